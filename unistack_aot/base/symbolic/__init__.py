@@ -1,0 +1,72 @@
+"""Integer expressions over named integers: symbolic dimensions and index arithmetic.
+
+Not here: how an expression is spelled in C (codegen), what a symbol stands for (the IRs).
+"""
+
+from .expr import (
+    Atom,
+    Dim,
+    Factor,
+    FloorDiv,
+    Max,
+    Min,
+    Mod,
+    Product,
+    Sym,
+    Symbol,
+    Terms,
+    ceildiv,
+    maximum,
+    minimum,
+    of_atom,
+    symbol,
+    terms,
+    text,
+)
+from .notation import parse
+from .query import (
+    coefficient,
+    divisible,
+    evaluate,
+    is_linear_in,
+    linear_split,
+    rename,
+    substitute,
+    symbols,
+)
+from .ranges import Interval, Range, Ranges, bounds, simplify
+
+__all__ = [
+    "Atom",
+    "Dim",
+    "Factor",
+    "FloorDiv",
+    "Interval",
+    "Max",
+    "Min",
+    "Mod",
+    "Product",
+    "Range",
+    "Ranges",
+    "Sym",
+    "Symbol",
+    "Terms",
+    "bounds",
+    "ceildiv",
+    "coefficient",
+    "divisible",
+    "evaluate",
+    "is_linear_in",
+    "linear_split",
+    "maximum",
+    "minimum",
+    "of_atom",
+    "parse",
+    "rename",
+    "simplify",
+    "substitute",
+    "symbol",
+    "symbols",
+    "terms",
+    "text",
+]

@@ -1,0 +1,1 @@
+"""AICF, the semantic graph: what a model means. Not here: loops, tiles, memory."""

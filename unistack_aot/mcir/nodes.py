@@ -1,0 +1,212 @@
+"""The nodes of an MCIR kernel: loops, folds, tiles, streams, stores. Not here: launches and buffers (program.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from typing import TypeAlias
+
+from unistack_aot.base.dtypes import DType
+from unistack_aot.base.symbolic import Dim, Sym
+from unistack_aot.ir.scalar import Scalar
+from unistack_aot.mcir.layout import Layout, PLAIN
+
+
+class Space(Enum):
+    """A level of memory; a target maps these to its own (DRAM, shared, registers; or DRAM, cache, registers)."""
+
+    FAR = "far"
+    NEAR = "near"
+    REG = "reg"
+
+
+class Role(Enum):
+    """How the iterations of a loop are executed.
+
+    MAP: independent, not yet decided. SEQ: in order. GRID: across the machine's independent units. GROUP: across the
+    workers of one unit (CUDA threads of a block). LANE: across the lanes of one worker (a warp). VECTOR: in one wide
+    instruction. UNROLL: expanded. MAP is abstract: `legalize` leaves none.
+    """
+
+    MAP = "map"
+    SEQ = "seq"
+    GRID = "grid"
+    GROUP = "group"
+    LANE = "lane"
+    VECTOR = "vector"
+    UNROLL = "unroll"
+
+
+class Access(Enum):
+    """What a kernel does with a parameter."""
+
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """A buffer as a kernel sees it: logical shape, and the layout that maps it to memory."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Dim, ...]
+    access: Access = Access.IN
+    layout: Layout = PLAIN
+
+
+@dataclass(frozen=True, slots=True)
+class Let:
+    """A scalar computed once and named."""
+
+    name: str
+    value: Scalar
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Write `value` to `buffer` at `index`; `combine` ("set", "add", "mul", "min", "max") says how it meets the old one.
+
+    An index entry is a Dim, or an i64 Scalar when it depends on data.
+    """
+
+    buffer: str
+    index: tuple[int | Sym | Scalar, ...]
+    value: Scalar
+    combine: str = "set"
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """A named iteration space of `extent` points."""
+
+    var: str
+    extent: Dim
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """Reduce over `axes` by a monoid: binds `states` (Names in later statements) to the folded state.
+
+    `values` are the monoid's inputs at one point of the axes. `body` is evaluated before `values` at each point
+    (nested folds: a product summed inside a softmax stream).
+    """
+
+    states: tuple[str, ...]
+    monoid: str
+    axes: tuple[Axis, ...]
+    values: tuple[Scalar, ...]
+    body: tuple[Stmt, ...] = ()
+    role: Role = Role.SEQ
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """`for var in extent [step n] [role]`: var takes 0, step, 2*step... below extent."""
+
+    var: str
+    extent: Dim
+    body: tuple[Stmt, ...]
+    role: Role = Role.MAP
+    step: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A sequential loop over tiles of a contraction or fold, with `depth` tiles in flight."""
+
+    var: str
+    extent: Dim
+    step: int
+    depth: int
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Declare a block of memory; `fill` is its initial value (None: not initialised)."""
+
+    name: str
+    dtype: DType
+    shape: tuple[Dim, ...]
+    space: Space
+    fill: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A rectangular operand of a tile instruction: `axes` are the tile's own variables in `index` of `buffer`."""
+
+    buffer: str
+    axes: tuple[Axis, ...]
+    index: tuple[int | Sym, ...]
+    within: Scalar | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """`acc[i, j] += sum over k of a[i, k] * b[k, j]`, realised by the tile instruction named `via`."""
+
+    acc: str
+    a: View
+    b: View
+    via: str
+
+
+@dataclass(frozen=True, slots=True)
+class Drain:
+    """For each element of register tile `acc`: bind `rows`, `cols` to its position, `value` to it, and run `body`."""
+
+    acc: str
+    rows: Axis
+    cols: Axis
+    value: str
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class When:
+    """Run `body` if `condition` holds, else `otherwise`."""
+
+    condition: Scalar
+    body: tuple[Stmt, ...]
+    otherwise: tuple[Stmt, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """All workers of a unit wait for each other; earlier NEAR writes are visible afterwards."""
+
+
+Stmt: TypeAlias = Let | Store | Fold | Loop | Stream | Tile | Contract | Drain | When | Sync
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A function over buffers. `params` lists results after inputs; dimension symbols in shapes are implicit arguments.
+
+    `reinterprets`: the only result is the only input's memory under another shape (so it may alias instead of copy).
+    """
+
+    params: tuple[Param, ...]
+    body: tuple[Stmt, ...]
+    reinterprets: bool = False
+
+    @property
+    def inputs(self) -> tuple[Param, ...]:
+        """Parameters that are read."""
+        return tuple(p for p in self.params if p.access is not Access.OUT)
+
+    @property
+    def outputs(self) -> tuple[Param, ...]:
+        """Parameters that are written."""
+        return tuple(p for p in self.params if p.access is not Access.IN)
+
+    def param(self, name: str) -> Param:
+        """The parameter called `name`."""
+        return next(p for p in self.params if p.name == name)
+
+    def with_body(self, body: tuple[Stmt, ...]) -> Kernel:
+        """The same parameters around another body."""
+        return replace(self, body=body)

@@ -1,0 +1,141 @@
+"""How ONNX operators become AICF: the importer registry and what an importer may ask. Not here: reading protobuf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unistack_aot.aicf.graph import Graph
+from unistack_aot.aicf.node import Node
+from unistack_aot.aicf.op import Op
+from unistack_aot.base.errors import Unsupported
+from unistack_aot.base.symbolic import Dim
+from unistack_aot.ops.known import known_dims, known_value
+
+Importer: TypeAlias = Callable[["OnnxCall"], "Node | Sequence[Node]"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class OnnxCall:
+    """One ONNX node as its importer sees it: decoded attributes, argument nodes (None where omitted), opset.
+
+    Region attributes (If, Loop, Scan bodies) arrive as `Subgraph`s.
+    """
+
+    op_type: str
+    label: str
+    opset: int
+    args: tuple[Node | None, ...]
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    outputs: int = 1
+
+    def arg(self, k: int) -> Node:
+        """Argument `k`, which the operator requires."""
+        found = self.optional(k)
+        if found is None:
+            raise Unsupported(f"{self.op_type} without its input {k}", at=self.label, hint="the model is malformed")
+        return found
+
+    def optional(self, k: int) -> Node | None:
+        """Argument `k`, or None if it is omitted."""
+        return self.args[k] if k < len(self.args) else None
+
+    def attr(self, name: str, default: T) -> T:
+        """An attribute, or `default`."""
+        return self.attributes.get(name, default)
+
+    def constant(self, k: int) -> NDArray[Any] | None:
+        """The compile-time value of argument `k`; None if omitted or not known."""
+        node = self.optional(k)
+        return None if node is None else known_value(node)
+
+    def require_constant(self, k: int, what: str) -> NDArray[Any]:
+        """The compile-time value of argument `k`, or a refusal that says `what` must be constant."""
+        value = self.constant(k)
+        if value is None:
+            raise self.refuse(f"with {what} that is not constant", f"export with a constant {what}")
+        return value
+
+    def dims(self, k: int) -> tuple[Dim, ...] | None:
+        """Argument `k` (an integer vector) as dimensions, symbolic ones included; None if not known."""
+        node = self.optional(k)
+        return None if node is None else known_dims(node)
+
+    def require_dims(self, k: int, what: str) -> tuple[Dim, ...]:
+        """Argument `k` as dimensions, or a refusal that says `what` depends on data."""
+        found = self.dims(k)
+        if found is None:
+            raise self.refuse(f"with {what} that depends on data", f"export with a {what} computed from shapes")
+        return found
+
+    def axes(self, k: int, attribute: str = "axes") -> tuple[int, ...] | None:
+        """Axes given as attribute (old opsets) or as constant input `k` (new ones); None if absent."""
+        if attribute in self.attributes:
+            return tuple(int(a) for a in self.attributes[attribute])
+        if self.optional(k) is None:
+            return None
+        return tuple(int(a) for a in self.require_constant(k, "axes").reshape(-1))
+
+    def refuse(self, how: str, hint: str) -> Unsupported:
+        """The refusal of this node; `how` continues "OpType(opset) ..."."""
+        return Unsupported(f"{self.op_type}({self.opset}) {how}", at=self.label, hint=hint)
+
+
+@dataclass(frozen=True)
+class Subgraph:
+    """A region attribute: `graph(types of formal inputs)` imports it as a closed Graph.
+
+    Values it captures from outside become extra inputs after the formal ones; `captured` lists the outer nodes.
+    """
+
+    build: Callable[[tuple[Node, ...]], tuple[Graph, tuple[Node, ...]]]
+
+
+IMPORTERS: dict[tuple[str, str], list[tuple[int, Importer]]] = {}
+
+
+def onnx(op_type: str, since: int = 1, domain: str = "") -> Callable[[T], T]:
+    """Register an importer: a function of an OnnxCall, or an Op class without attributes whose operands are the inputs.
+
+    The importer with the greatest `since` not above the model's opset is used.
+    """
+
+    def register(target: T) -> T:
+        importer = _plain(target) if isinstance(target, type) else target
+        versions = IMPORTERS.setdefault((domain, op_type), [])
+        if any(version == since for version, _ in versions):
+            raise TypeError(f"two importers of {op_type} since {since}")
+        versions.append((since, importer))  # type: ignore[arg-type]
+        versions.sort(key=lambda entry: entry[0])
+        return target
+
+    return register
+
+
+def _plain(op: type) -> Importer:
+    def importer(call: OnnxCall) -> Node:
+        return Node(op(), tuple(call.arg(k) for k in range(len(call.args))))
+
+    return importer
+
+
+def importer_for(domain: str, op_type: str, opset: int) -> Importer | None:
+    """The importer for this operator at this opset, or None."""
+    domain = "" if domain == "ai.onnx" else domain
+    found = [imp for since, imp in IMPORTERS.get((domain, op_type), []) if since <= opset]
+    return found[-1] if found else None
+
+
+def make(op: Op, *args: Node) -> Node:
+    """Shorthand for `Node(op, args)`."""
+    return Node(op, args)
+
+
+def as_int64(values: Sequence[int]) -> NDArray[np.int64]:
+    """A vector of int64."""
+    return np.asarray(values, np.int64)

@@ -173,6 +173,13 @@ class Pointwise(MapOp, abstract=True):
         dtypes = [dtype_of(a.dtype) for a in arrays]
         return np.asarray(evaluate(self.formula(dtypes), args=arrays))
 
+    def symbolic(self, *values: Array) -> Array | None:
+        """The formula over dimensions, where every function in it has an exact meaning on them."""
+        try:
+            return symbolic_formula(self.formula([i64] * len(values)), values)
+        except (IRError, TypeError):
+            return None
+
     def element(
         self, operands: tuple[Operand, ...], index: tuple[Dim, ...], result: Param
     ) -> Scalar:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from unistack_aot.aicf.node import Node
 from unistack_aot.base.dtypes import DType, parse_dtype
-from unistack_aot.ir.formula import clamp, exp, maximum, relu
-from unistack_aot.ir.scalar import Scalar, call as apply, cast
+from unistack_aot.ir.formula import clamp, maximum, relu
+from unistack_aot.ir.scalar import Scalar, cast
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import Pointwise, sample
 
@@ -92,5 +92,3 @@ class Maximum(Pointwise):
         """max(x, y)."""
         return maximum(x, y)
 
-
-_ = (exp, apply)

@@ -1,0 +1,141 @@
+"""A small ONNX graph builder: named values, scoped node names as exporters write them, seeded weights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+Value = str
+Dim = int | str
+Array = NDArray[Any]
+
+# The IR version that came with each opset, so that a model loads wherever its opset does.
+IR_VERSIONS = {11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20: 9, 21: 10, 22: 10}
+
+
+def tensor(name: str, array: Array) -> TensorProto:
+    """Return a TensorProto holding the array's bytes; one copy, no per-element work."""
+    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
+    return TensorProto(
+        name=name, data_type=kind, dims=array.shape, raw_data=np.ascontiguousarray(array).tobytes()
+    )
+
+
+class GraphBuilder:
+    """Collects nodes, weights, inputs and outputs of one graph; `build` returns the model."""
+
+    def __init__(self, name: str, opset: int = 17, seed: int = 0) -> None:
+        self.name = name
+        self.opset = opset
+        self.rng = np.random.default_rng(seed)
+        self._scopes: list[str] = []
+        self._names: Counter[str] = Counter()
+        self._nodes: list[onnx.NodeProto] = []
+        self._weights: list[TensorProto] = []
+        self._constants: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
+        self._inputs: list[onnx.ValueInfoProto] = []
+        self._outputs: list[onnx.ValueInfoProto] = []
+        self._made: set[Value] = set()
+        self._renamed: dict[Value, Value] = {}
+
+    @contextmanager
+    def scope(self, label: str) -> Iterator[None]:
+        """Prefix the names of nodes and weights made inside with `label`."""
+        self._scopes.append(label)
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def input(self, name: str, shape: Sequence[Dim], dtype: str = "float32") -> Value:
+        """Declare a graph input; strings in the shape are symbolic dimensions."""
+        self._inputs.append(_value_info(name, shape, dtype))
+        return name
+
+    def output(self, value: Value, name: str, shape: Sequence[Dim], dtype: str = "float32") -> None:
+        """Declare a value that some node made as the graph output `name`."""
+        if value in self._renamed or value not in self._made:
+            value = self.op("Identity", value)
+        self._renamed[value] = name
+        self._outputs.append(_value_info(name, shape, dtype))
+
+    def weight(self, label: str, array: Array) -> Value:
+        """Add an initializer named after the current scope; a float64 array becomes float32."""
+        if array.dtype == np.float64:
+            array = array.astype(np.float32)
+        name = self._unique(".".join([*self._scopes, label]))
+        self._weights.append(tensor(name, array))
+        return name
+
+    def normal(self, label: str, shape: Sequence[int], scale: float) -> Value:
+        """Add a float32 initializer of seeded zero-mean values with standard deviation `scale`."""
+        values = self.rng.standard_normal(tuple(shape), dtype=np.float32)
+        values *= np.float32(scale)
+        return self.weight(label, values)
+
+    def near(self, label: str, size: int, center: float, spread: float = 0.1) -> Value:
+        """Add a float32 vector of seeded values uniform in center ± spread."""
+        values = self.rng.uniform(center - spread, center + spread, size)
+        return self.weight(label, values.astype(np.float32))
+
+    def constant(self, value: Any, dtype: str = "float32") -> Value:
+        """Return a Constant node's value; equal constants share one node."""
+        array = np.asarray(value, dtype=dtype)
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self.op("Constant", value=tensor("value", array))
+        return self._constants[key]
+
+    def ints(self, *values: int) -> Value:
+        """Return an int64 vector constant."""
+        return self.constant(list(values), "int64")
+
+    def op(self, op_type: str, *inputs: Value, domain: str = "", **attributes: Any) -> Value:
+        """Add a node with one output; "" skips an optional input."""
+        return self.multi(op_type, *inputs, outputs=1, domain=domain, **attributes)[0]
+
+    def multi(
+        self, op_type: str, *inputs: Value, outputs: int, domain: str = "", **attributes: Any
+    ) -> tuple[Value, ...]:
+        """Add a node with several outputs and return them all."""
+        name = self._unique("/" + "/".join([*self._scopes, op_type]))
+        made = tuple(f"{name}_output_{position}" for position in range(outputs))
+        node = helper.make_node(op_type, list(inputs), list(made), name, domain=domain, **attributes)
+        self._nodes.append(node)
+        self._made.update(made)
+        return made
+
+    def build(self) -> onnx.ModelProto:
+        """Return the model; nodes are in the order in which they were added."""
+        for node in self._nodes:
+            for names in (node.input, node.output):
+                for position, name in enumerate(names):
+                    names[position] = self._renamed.get(name, name)
+        graph = onnx.GraphProto(name=self.name)
+        graph.node.extend(self._nodes)
+        graph.initializer.extend(self._weights)
+        graph.input.extend(self._inputs)
+        graph.output.extend(self._outputs)
+        return onnx.ModelProto(
+            ir_version=IR_VERSIONS[self.opset],
+            producer_name="unistack_aot models",
+            graph=graph,
+            opset_import=[helper.make_opsetid("", self.opset)],
+        )
+
+    def _unique(self, name: str) -> str:
+        self._names[name] += 1
+        count = self._names[name]
+        return name if count == 1 else f"{name}_{count - 1}"
+
+
+def _value_info(name: str, shape: Sequence[Dim], dtype: str) -> onnx.ValueInfoProto:
+    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
+    return helper.make_tensor_value_info(name, kind, list(shape))

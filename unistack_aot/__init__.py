@@ -5,7 +5,9 @@ Not here: any code of its own. A deployed machine imports the runtime through th
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +25,17 @@ _HOMES = {
     "compile_model": ".pipeline",
     "load": ".runtime.session",
 }
+
+
+class _Face(ModuleType):
+    """This module's class: importing the package `check` must not hide the function `check`."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name not in _HOMES or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Face
 
 
 def __getattr__(name: str) -> Any:

@@ -22,23 +22,26 @@ IR_VERSIONS = {11: 6, 12: 7, 13: 7, 14: 7, 15: 8, 16: 8, 17: 8, 18: 8, 19: 9, 20
 
 def tensor(name: str, array: Array) -> TensorProto:
     """Return a TensorProto holding the array's bytes; one copy, no per-element work."""
-    kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-    return TensorProto(
-        name=name, data_type=kind, dims=array.shape, raw_data=np.ascontiguousarray(array).tobytes()
-    )
+    made = TensorProto()
+    _fill(made, name, array)
+    return made
 
 
 class GraphBuilder:
     """Collects nodes, weights, inputs and outputs of one graph; `build` returns the model."""
 
     def __init__(self, name: str, opset: int = 17, seed: int = 0) -> None:
-        self.name = name
         self.opset = opset
         self.rng = np.random.default_rng(seed)
         self._scopes: list[str] = []
         self._names: Counter[str] = Counter()
         self._nodes: list[onnx.NodeProto] = []
-        self._weights: list[TensorProto] = []
+        self._model = onnx.ModelProto(
+            ir_version=IR_VERSIONS[opset],
+            producer_name="unistack_aot models",
+            opset_import=[helper.make_opsetid("", opset)],
+            graph=onnx.GraphProto(name=name),
+        )
         self._constants: dict[tuple[str, tuple[int, ...], bytes], Value] = {}
         self._inputs: list[onnx.ValueInfoProto] = []
         self._outputs: list[onnx.ValueInfoProto] = []
@@ -71,7 +74,8 @@ class GraphBuilder:
         if array.dtype == np.float64:
             array = array.astype(np.float32)
         name = self._unique(".".join([*self._scopes, label]))
-        self._weights.append(tensor(name, array))
+        # Filled in place: appending a finished tensor would copy hundreds of megabytes once more.
+        _fill(self._model.graph.initializer.add(), name, array)
         return name
 
     def normal(self, label: str, shape: Sequence[int], scale: float) -> Value:
@@ -113,27 +117,28 @@ class GraphBuilder:
         return made
 
     def build(self) -> onnx.ModelProto:
-        """Return the model; nodes are in the order in which they were added."""
+        """Return the model, once; nodes are in the order in which they were added."""
         for node in self._nodes:
             for names in (node.input, node.output):
                 for position, name in enumerate(names):
                     names[position] = self._renamed.get(name, name)
-        graph = onnx.GraphProto(name=self.name)
+        graph = self._model.graph
         graph.node.extend(self._nodes)
-        graph.initializer.extend(self._weights)
         graph.input.extend(self._inputs)
         graph.output.extend(self._outputs)
-        return onnx.ModelProto(
-            ir_version=IR_VERSIONS[self.opset],
-            producer_name="unistack_aot models",
-            graph=graph,
-            opset_import=[helper.make_opsetid("", self.opset)],
-        )
+        return self._model
 
     def _unique(self, name: str) -> str:
         self._names[name] += 1
         count = self._names[name]
         return name if count == 1 else f"{name}_{count - 1}"
+
+
+def _fill(target: TensorProto, name: str, array: Array) -> None:
+    target.name = name
+    target.data_type = helper.np_dtype_to_tensor_dtype(array.dtype)
+    target.dims.extend(array.shape)
+    target.raw_data = array.tobytes()
 
 
 def _value_info(name: str, shape: Sequence[Dim], dtype: str) -> onnx.ValueInfoProto:

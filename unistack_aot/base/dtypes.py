@@ -11,9 +11,9 @@ import numpy.typing as npt
 from .errors import BadInput, MissingTool
 
 try:
-    import ml_dtypes
+    from ml_dtypes import bfloat16 as _numpy_bf16
 except ImportError:  # a deployed machine may have numpy and protobuf only
-    ml_dtypes = None
+    _numpy_bf16 = None
 
 Kind = Literal["float", "int", "uint", "bool"]
 
@@ -149,6 +149,6 @@ def parse_dtype(name: str) -> DType:
 
 
 def _bfloat16() -> np.dtype[Any]:
-    if ml_dtypes is None:
+    if _numpy_bf16 is None:
         raise MissingTool("bf16 arrays need the ml_dtypes package", hint="pip install ml_dtypes")
-    return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(_numpy_bf16)

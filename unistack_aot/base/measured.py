@@ -14,7 +14,7 @@ _BINARY = ((2.0**40, "Ti"), (2.0**30, "Gi"), (2.0**20, "Mi"), (2.0**10, "Ki"), (
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A value in base units (B, B/s, s, Hz, FLOP/s, ...), its source, its relative spread, its date.
+    """A value in base units (B, B/s, s, Hz, FLOP/s, ...) and where it comes from.
 
     `source` is a probe's name or a citation; `spread` is (highest - lowest) / median of repeats.
     """

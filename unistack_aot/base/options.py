@@ -96,9 +96,9 @@ def _contents(folder: Path) -> list[list[str]]:
 
 
 def dim_ranges(requests: Mapping[str, DimRequest]) -> tuple[tuple[str, DimRange], ...]:
-    """Ranges from {"batch": 8}, {"batch": (1, 8)} or {"batch": (1, 4, 8)}: lowest, typical, highest.
+    """Ranges from {"batch": 8}, {"batch": (1, 8)} or {"batch": (1, 4, 8)}.
 
-    Two numbers make the highest typical; BadInput for anything else.
+    Three numbers are lowest, typical, highest; two make the highest typical; BadInput otherwise.
     """
     return tuple((name, _dim_range(name, requests[name])) for name in sorted(requests))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 
@@ -22,7 +22,7 @@ class Lines:
             self._lines.append(self._step * self._depth + part if part else "")
 
     @contextmanager
-    def block(self, head: str, tail: str = "}") -> Iterator[None]:
+    def block(self, head: str, tail: str = "}") -> Generator[None]:
         """Append head, what is added inside one step deeper, and tail (none if empty)."""
         self.add(head)
         self._depth += 1

@@ -3,26 +3,8 @@
 Not here: how an expression is spelled in C (codegen), what a symbol stands for (the IRs).
 """
 
-from .expr import (
-    Atom,
-    Dim,
-    Factor,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Product,
-    Sym,
-    Symbol,
-    Terms,
-    ceildiv,
-    maximum,
-    minimum,
-    of_atom,
-    symbol,
-    terms,
-    text,
-)
+from .expr import Dim, Sym, ceildiv, maximum, minimum, of_atom, symbol, terms, text
+from .nodes import Atom, Factor, FloorDiv, Max, Min, Mod, Product, Symbol, Terms
 from .notation import parse
 from .query import (
     coefficient,

@@ -8,92 +8,39 @@ Not here: anything that needs to know the range of a symbol (ranges.py).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 from math import gcd
 from operator import index
-from typing import Any, Final, SupportsIndex, TypeAlias, final
-from zlib import crc32
+from typing import Final, SupportsIndex, TypeAlias, final
 
-_Key: TypeAlias = tuple[Any, ...]
+from .nodes import (
+    Atom,
+    Factor,
+    FloorDiv,
+    Key,
+    Max,
+    Min,
+    Mod,
+    Node,
+    Product,
+    Symbol,
+    Terms,
+    finish,
+    maximum_atom,
+    minimum_atom,
+    names_in,
+    product_atom,
+    quotient_atom,
+    remainder_atom,
+    sort_key,
+    symbol_atom,
+)
+
 _MEMO: Final = 1 << 17
 
 
-class _Node:
-    """What atoms and sums share: a sort key, a hash that no run changes, the names inside."""
-
-    __slots__ = ("_hash", "key", "symbols")
-    key: _Key
-    symbols: frozenset[str]
-    _hash: int
-
-    def __hash__(self) -> int:
-        return self._hash
-
-
 @final
-class Symbol(_Node):
-    """A named integer."""
-
-    __slots__ = ("name",)
-    __match_args__ = ("name",)
-    name: str
-
-
-@final
-class Product(_Node):
-    """Two or more atoms multiplied; none of them is a product."""
-
-    __slots__ = ("factors",)
-    __match_args__ = ("factors",)
-    factors: tuple[Factor, ...]
-
-
-@final
-class FloorDiv(_Node):
-    """Quotient rounded towards minus infinity; an int denominator is positive."""
-
-    __slots__ = ("denominator", "numerator")
-    __match_args__ = ("numerator", "denominator")
-    numerator: Dim
-    denominator: Dim
-
-
-@final
-class Mod(_Node):
-    """Remainder of the floor division; it has the sign of the divisor, an int divisor is positive."""
-
-    __slots__ = ("divisor", "value")
-    __match_args__ = ("value", "divisor")
-    value: Dim
-    divisor: Dim
-
-
-@final
-class Min(_Node):
-    """The smallest of two or more expressions."""
-
-    __slots__ = ("args",)
-    __match_args__ = ("args",)
-    args: tuple[Dim, ...]
-
-
-@final
-class Max(_Node):
-    """The largest of two or more expressions."""
-
-    __slots__ = ("args",)
-    __match_args__ = ("args",)
-    args: tuple[Dim, ...]
-
-
-Factor: TypeAlias = "Symbol | FloorDiv | Mod | Min | Max"
-Atom: TypeAlias = "Factor | Product"
-Terms: TypeAlias = tuple[tuple[int, Atom], ...]
-
-
-@final
-class Sym(_Node):
+class Sym(Node):
     """`const + sum(coeff * atom)` with at least one term; terms are sorted, coefficients not 0."""
 
     __slots__ = ("const", "terms")
@@ -140,92 +87,7 @@ class Sym(_Node):
 
 Dim: TypeAlias = "int | Sym"
 
-# --- interning -----------------------------------------------------------------------------------
-
-_symbols: Final[dict[str, Symbol]] = {}
-_products: Final[dict[tuple[Factor, ...], Product]] = {}
-_quotients: Final[dict[tuple[Dim, Dim], FloorDiv]] = {}
-_remainders: Final[dict[tuple[Dim, Dim], Mod]] = {}
-_minima: Final[dict[tuple[Dim, ...], Min]] = {}
-_maxima: Final[dict[tuple[Dim, ...], Max]] = {}
 _sums: Final[dict[tuple[int, Terms], Sym]] = {}
-
-
-def _finish(node: _Node, key: _Key, seed: object, names: frozenset[str]) -> None:
-    node.key = key
-    node.symbols = names
-    node._hash = hash(seed)  # pyright: ignore[reportPrivateUsage]
-
-
-def _names(parts: Iterable[Dim | Atom]) -> frozenset[str]:
-    return frozenset().union(*(part.symbols for part in parts if not isinstance(part, int)))
-
-
-def _dim_key(value: Dim) -> _Key:
-    return (0, value) if isinstance(value, int) else value.key
-
-
-def _symbol_atom(name: str) -> Symbol:
-    found = _symbols.get(name)
-    if found is None:
-        found = Symbol()
-        found.name = name
-        _finish(found, (1, name), (1, crc32(name.encode())), frozenset((name,)))
-        found = _symbols.setdefault(name, found)
-    return found
-
-
-def _product_atom(factors: tuple[Factor, ...]) -> Product:
-    found = _products.get(factors)
-    if found is None:
-        found = Product()
-        found.factors = factors
-        key = (2, len(factors), *(factor.key for factor in factors))
-        _finish(found, key, (2, factors), _names(factors))
-        found = _products.setdefault(factors, found)
-    return found
-
-
-def _quotient_atom(numerator: Dim, denominator: Dim) -> FloorDiv:
-    pair = (numerator, denominator)
-    found = _quotients.get(pair)
-    if found is None:
-        found = FloorDiv()
-        found.numerator, found.denominator = pair
-        _finish(found, (3, _dim_key(numerator), _dim_key(denominator)), (3, pair), _names(pair))
-        found = _quotients.setdefault(pair, found)
-    return found
-
-
-def _remainder_atom(value: Dim, divisor: Dim) -> Mod:
-    pair = (value, divisor)
-    found = _remainders.get(pair)
-    if found is None:
-        found = Mod()
-        found.value, found.divisor = pair
-        _finish(found, (4, _dim_key(value), _dim_key(divisor)), (4, pair), _names(pair))
-        found = _remainders.setdefault(pair, found)
-    return found
-
-
-def _minimum_atom(args: tuple[Dim, ...]) -> Min:
-    found = _minima.get(args)
-    if found is None:
-        found = Min()
-        found.args = args
-        _finish(found, (5, len(args), *map(_dim_key, args)), (5, args), _names(args))
-        found = _minima.setdefault(args, found)
-    return found
-
-
-def _maximum_atom(args: tuple[Dim, ...]) -> Max:
-    found = _maxima.get(args)
-    if found is None:
-        found = Max()
-        found.args = args
-        _finish(found, (6, len(args), *map(_dim_key, args)), (6, args), _names(args))
-        found = _maxima.setdefault(args, found)
-    return found
 
 
 def _sum(const: int, terms: Terms) -> Dim:
@@ -237,8 +99,8 @@ def _sum(const: int, terms: Terms) -> Dim:
         found = Sym()
         found.const, found.terms = const, terms
         key = (7, len(terms), *(part for c, atom in terms for part in (atom.key, c)), const)
-        names = terms[0][1].symbols if len(terms) == 1 else _names(atom for _, atom in terms)
-        _finish(found, key, (7, const, terms), names)
+        names = terms[0][1].symbols if len(terms) == 1 else names_in(atom for _, atom in terms)
+        finish(found, key, (7, const, terms), names)
         found = _sums.setdefault((const, terms), found)
     return found
 
@@ -249,7 +111,7 @@ def _merged(const: int, coefficients: dict[Atom, int]) -> Dim:
     return _sum(const, tuple(left))
 
 
-def _term_key(term: tuple[int, Atom]) -> _Key:
+def _term_key(term: tuple[int, Atom]) -> Key:
     return term[1].key
 
 
@@ -285,7 +147,7 @@ def symbol(name: str) -> Sym:
     """The named integer; the same object for the same name."""
     if not name:
         raise ValueError("a symbol needs a name")
-    return of_atom(_symbol_atom(name))
+    return of_atom(symbol_atom(name))
 
 
 @lru_cache(_MEMO)
@@ -337,18 +199,22 @@ def _factors(atom: Atom) -> tuple[Factor, ...]:
 def _times(left: Atom, right: Atom) -> Atom:
     together = [*_factors(left), *_factors(right)]
     together.sort(key=lambda factor: factor.key)
-    return _product_atom(tuple(together))
+    return product_atom(tuple(together))
+
+
+def _first(value: Sym) -> tuple[int, Atom]:
+    return next(iter(value.terms))
 
 
 def _exact(value: Dim, divisor: Sym) -> tuple[Dim, Dim]:
     """(q, r) with value == q * divisor + r; r holds what is not visibly a multiple of divisor."""
     if len(divisor.terms) > 1 or divisor.const:
-        c, atom = divisor.terms[0]
+        c, atom = _first(divisor)
         held = {atom: c for c, atom in terms(value)[1]}.get(atom, 0)
         if held % c == 0 and value == scale(divisor, held // c):
             return held // c, 0
         return 0, value
-    (unit, atom) = divisor.terms[0]
+    unit, atom = _first(divisor)
     quotient: Dim = 0
     rest: Dim = terms(value)[0]
     for c, other in terms(value)[1]:
@@ -367,7 +233,7 @@ def _exact(value: Dim, divisor: Sym) -> tuple[Dim, Dim]:
 
 
 def _from_factors(factors: list[Factor]) -> Atom:
-    return factors[0] if len(factors) == 1 else _product_atom(tuple(factors))
+    return factors[0] if len(factors) == 1 else product_atom(tuple(factors))
 
 
 @lru_cache(_MEMO)
@@ -375,7 +241,7 @@ def floordiv(value: Dim, by: Dim) -> Dim:
     """value // by, rounded towards minus infinity; ZeroDivisionError when by is 0."""
     if isinstance(by, Sym):
         quotient, rest = _exact(value, by)
-        return quotient if rest == 0 else add(quotient, of_atom(_quotient_atom(rest, by)))
+        return quotient if rest == 0 else add(quotient, of_atom(quotient_atom(rest, by)))
     if isinstance(value, int):
         return value // by
     if by < 0:
@@ -404,7 +270,7 @@ def _proper_quotient(const: int, rest: Terms, by: int) -> Dim:
                 return modulo(floordiv(inner, by), period // by)
             case _:
                 pass
-    return of_atom(_quotient_atom(_sum(const, rest), by))
+    return of_atom(quotient_atom(_sum(const, rest), by))
 
 
 @lru_cache(_MEMO)
@@ -412,7 +278,7 @@ def modulo(value: Dim, by: Dim) -> Dim:
     """value % by with the sign of by; ZeroDivisionError when by is 0."""
     if isinstance(by, Sym):
         rest = _exact(value, by)[1]
-        return 0 if rest == 0 else of_atom(_remainder_atom(rest, by))
+        return 0 if rest == 0 else of_atom(remainder_atom(rest, by))
     if isinstance(value, int):
         return value % by
     if by < 0:
@@ -431,7 +297,7 @@ def modulo(value: Dim, by: Dim) -> Dim:
                 pass
     shared = gcd(by, *(c for c, _ in rest.terms))
     if shared == 1:
-        return of_atom(_remainder_atom(rest, by))
+        return of_atom(remainder_atom(rest, by))
     smaller = _sum(rest.const // shared, tuple((c // shared, atom) for c, atom in rest.terms))
     return add(scale(modulo(smaller, by // shared), shared), rest.const % shared)
 
@@ -469,9 +335,9 @@ def _extreme(values: tuple[Dim, ...], smallest: bool) -> Dim:
         raise ValueError("minimum and maximum need at least one expression")
     if len(kept) == 1:
         return kept[0]
-    kept.sort(key=_dim_key)
+    kept.sort(key=sort_key)
     args = tuple(kept)
-    return of_atom(_minimum_atom(args) if smallest else _maximum_atom(args))
+    return of_atom(minimum_atom(args) if smallest else maximum_atom(args))
 
 
 def _keep(kept: list[Dim], value: Dim, smallest: bool) -> None:

@@ -6,15 +6,8 @@ from collections.abc import Mapping
 from math import gcd
 
 from .expr import (
-    Atom,
     Dim,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Product,
     Sym,
-    Symbol,
     add,
     floordiv,
     maximum,
@@ -25,6 +18,7 @@ from .expr import (
     scale,
     symbol,
 )
+from .nodes import Atom, FloorDiv, Max, Min, Mod, Product, Symbol
 
 
 def symbols(value: Dim) -> frozenset[str]:

@@ -11,26 +11,8 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import TypeAlias
 
-from .expr import (
-    Atom,
-    Dim,
-    FloorDiv,
-    Max,
-    Min,
-    Mod,
-    Product,
-    Sym,
-    Symbol,
-    Terms,
-    add,
-    floordiv,
-    maximum,
-    minimum,
-    modulo,
-    multiply,
-    of_atom,
-    scale,
-)
+from .expr import Dim, Sym, add, floordiv, maximum, minimum, modulo, multiply, of_atom, scale
+from .nodes import Atom, FloorDiv, Max, Min, Mod, Product, Symbol, Terms
 from .query import linear_split, substitute
 
 Interval: TypeAlias = tuple[int | None, int | None]
@@ -234,7 +216,7 @@ def _remainder_interval(value: Interval, by: Interval) -> Interval:
     if least is None or least < 1:
         return None, None
     if low is not None and high is not None:
-        if 0 <= low and high < least:
+        if low >= 0 and high < least:
             return low, high
         if least == most and low // least == high // least:
             return low % least, high % least

@@ -93,7 +93,7 @@ def map_for_device(device: str, arch: str) -> MapChoice:
 
 
 def find_map(name: str) -> PropertyMap:
-    """Return a map by built-in id or by file path (anything with a separator or ending in .json)."""
+    """Return a map by built-in id, or by file path (has a separator or ends in .json)."""
     if name.endswith(".json") or "/" in name:
         return propmap.load(Path(name))
     found = builtin_maps().get(name)

@@ -5,25 +5,28 @@ plausible alone (propmap.py).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
-from unistack_aot.hw.measured import Measured, derived, shown
+from unistack_aot.base.measured import quantity
+from unistack_aot.hw.property import Property, derived
 from unistack_aot.hw.propmap import PropertyMap
 
 RATE_TOLERANCE = 0.03  # vendors round peaks to two or three digits
 # Every machine has these; a map without one cannot answer the scheduler.
 REQUIRED = {
     "gpu": (
-        "units.count", "units.threads", "units.groups", "units.registers", "group.threads", "lanes",
-        "shared.capacity", "shared.capacity.group", "shared.banks", "shared.bank_width", "shared.latency",
-        "l1.latency", "l1.line", "l1.sector", "l2.capacity", "l2.latency", "l2.bandwidth",
-        "dram.capacity", "dram.latency", "dram.bandwidth", "dram.bandwidth.peak",
-        "clock", "launch", "fma.f32", "vector.bytes",
+        "units.count", "units.threads", "units.groups", "units.registers", "group.threads",
+        "lanes", "vector.bytes", "shared.capacity", "shared.capacity.group", "shared.banks",
+        "shared.bank_width", "shared.latency", "l1.latency", "l1.line", "l1.sector",
+        "l2.capacity", "l2.latency", "l2.bandwidth", "dram.capacity", "dram.latency",
+        "dram.bandwidth", "dram.bandwidth.peak", "clock", "launch", "fma.f32",
     ),
     "cpu": (
-        "units.count", "lanes", "vector.bytes", "vector.registers", "l1.capacity", "l1.latency", "l1.line",
-        "l1.bandwidth.one", "l2.capacity", "l2.latency", "l2.bandwidth.one", "l3.capacity", "l3.latency",
-        "l3.bandwidth", "l3.bandwidth.one", "dram.capacity", "dram.latency", "dram.bandwidth", "dram.bandwidth.one",
-        "clock", "launch", "barrier", "fma.f32",
+        "units.count", "lanes", "vector.bytes", "vector.registers", "l1.capacity", "l1.latency",
+        "l1.line", "l1.bandwidth.one", "l2.capacity", "l2.latency", "l2.bandwidth.one",
+        "l3.capacity", "l3.latency", "l3.bandwidth", "l3.bandwidth.one", "dram.capacity",
+        "dram.latency", "dram.bandwidth", "dram.bandwidth.one", "clock", "launch", "barrier",
+        "fma.f32",
     ),
 }  # fmt: skip
 # Nearest first: each further level is slower and larger, and never has more bandwidth.
@@ -55,14 +58,14 @@ def _missing(found: PropertyMap) -> Iterator[str]:
 
 
 def _sources(found: PropertyMap) -> Iterator[str]:
-    cited = {quantity.source for quantity in found.properties.values()}
+    cited = {entry.source for entry in found.properties.values()}
     for key in sorted(set(found.sources) - cited):
         yield f"{found.id}: source '{key}' is cited by no property"
-    for quantity in found.properties.values():
-        if quantity.mark in ("derived", "assumed") and not quantity.note:
-            yield f"{found.id}: '{quantity.name}' is {quantity.mark} but its note does not say how"
-        if quantity.mark == "probe" and quantity.samples < 1:
-            yield f"{found.id}: '{quantity.name}' is probed but has no samples"
+    for entry in found.properties.values():
+        if entry.mark in ("derived", "assumed") and not entry.note:
+            yield f"{found.id}: '{entry.name}' is {entry.mark} but its note does not say how"
+        if entry.mark == "probe" and entry.samples < 1:
+            yield f"{found.id}: '{entry.name}' is probed but has no samples"
 
 
 def _levels(found: PropertyMap) -> Iterator[str]:
@@ -89,10 +92,9 @@ def _rates(found: PropertyMap) -> Iterator[str]:
             continue
         peak = units.value * clock.value * 2.0 * width.value
         if abs(rate.value / peak - 1.0) > RATE_TOLERANCE:
-            yield (
-                f"{found.id}: '{engine}' is {shown(rate.value, 'flop/s')} but {units.value:g} units x"
-                f" {shown(clock.value, 'Hz')} x 2 x {width.value:g} = {shown(peak, 'flop/s')}"
-            )
+            stated, product = quantity(rate.value, rate.unit), quantity(peak, rate.unit)
+            factors = f"{units.value:g} units x {quantity(clock.value, 'Hz')} x 2 x {width.value:g}"
+            yield f"{found.id}: '{engine}' is {stated} but {factors} = {product}"
 
 
 def _latencies(found: PropertyMap) -> Iterator[str]:
@@ -101,11 +103,11 @@ def _latencies(found: PropertyMap) -> Iterator[str]:
     yield from _increasing(found, (_in_seconds(step, clock) for step in steps), strict=True)
 
 
-def _in_seconds(quantity: Measured | None, clock: Measured | None) -> Measured | None:
-    if quantity is None or clock is None or quantity.unit != "cycles":
-        return quantity
+def _in_seconds(entry: Property | None, clock: Property | None) -> Property | None:
+    if entry is None or clock is None or entry.unit != "cycles":
+        return entry
     note = "cycles / clock"
-    return derived(quantity.name, quantity.value / clock.value, "s", note, quantity)
+    return derived(entry.name, entry.value / clock.value, "s", note, entry)
 
 
 def _capacities(found: PropertyMap) -> Iterator[str]:
@@ -135,18 +137,18 @@ def _limits(found: PropertyMap) -> Iterator[str]:
             yield f"{found.id}: '{small}' exceeds '{large}'"
 
 
-def _suffixed(found: PropertyMap, suffix: str) -> tuple[Measured, ...]:
-    return tuple(quantity for name, quantity in found.properties.items() if name.endswith(suffix))
+def _suffixed(found: PropertyMap, suffix: str) -> tuple[Property, ...]:
+    return tuple(entry for name, entry in found.properties.items() if name.endswith(suffix))
 
 
 def _increasing(
-    found: PropertyMap, steps: Iterable[Measured | None], strict: bool
+    found: PropertyMap, steps: Iterable[Property | None], strict: bool
 ) -> Iterator[str]:
     present = [step for step in steps if step is not None]
-    for near, far in zip(present, present[1:], strict=False):
+    for near, far in pairwise(present):
         # Bandwidths may tie: on a busy host the shared cache and DRAM can look alike within the
         # spread.
-        slack = 1.0 if strict else 1.0 - near.spread - far.spread
+        slack = 1.0 if strict else 1.0 - (near.spread or 0.0) - (far.spread or 0.0)
         if far.value < near.value * slack or (strict and far.value == near.value):
-            low, high = shown(near.value, near.unit), shown(far.value, far.unit)
+            low, high = quantity(near.value, near.unit), quantity(far.value, far.unit)
             yield f"{found.id}: '{far.name}' ({high}) should exceed '{near.name}' ({low})"

@@ -2,7 +2,7 @@
 
 Questions are about capabilities and costs, never about a brand. Levels are the scheduler's spaces
 (`far`, `near`, `reg`) or a machine's own memories (`l1`, `l2`, `l3`, `dram`, `shared`). Every
-answer is a Measured that names the map entry it came from, so that a decision record can cite it.
+answer is a Property that names the map entry it came from, so that a decision record can cite it.
 Not here: how long a kernel takes (roofline.py), how many groups fit (occupancy.py).
 """
 
@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unistack_aot.hw.catalogue import map_for_arch
-from unistack_aot.hw.measured import Measured, derived
+from unistack_aot.hw.property import Property, derived
 from unistack_aot.hw.propmap import BadPropertyMap, PropertyMap
 
 
@@ -104,11 +104,11 @@ class Machine:
         found = self.map.capabilities.get(capability)
         return found is not None and (not levels or found == levels)
 
-    def latency(self, level: str) -> Measured:
+    def latency(self, level: str) -> Property:
         """Return the time of one dependent access to `level`, in seconds."""
         return self._seconds(self.map.need(f"{self.memory(level)}.latency"))
 
-    def bandwidth(self, level: str, units: int | None = None) -> Measured:
+    def bandwidth(self, level: str, units: int | None = None) -> Property:
         """Return bytes per second of `level` with `units` units busy (all by default).
 
         Between one unit and all, private levels scale; shared ones grow linearly until they
@@ -131,7 +131,7 @@ class Machine:
             one if one.value * busy < whole.value and busy == 1 else self._grown(one, whole, busy)
         )
 
-    def capacity(self, level: str) -> Measured:
+    def capacity(self, level: str) -> Property:
         """Return the bytes of `level`: per unit for near and private levels, the whole for shared
         ones.
         """
@@ -146,7 +146,7 @@ class Machine:
             "reg.capacity", count.value * width.value, "B", "registers x bytes", count, width
         )
 
-    def bytes_in_flight(self, level: str = "far") -> Measured:
+    def bytes_in_flight(self, level: str = "far") -> Property:
         """Return the bytes that must be under way, machine-wide, to keep `level` busy: latency x
         bandwidth (Little).
         """
@@ -160,8 +160,8 @@ class Machine:
             rate,
         )
 
-    def rate(self, instruction: str, dtype: str) -> Measured:
-        """Return flop/s of the whole machine for a tile instruction ("mma.m16n8k16") on operands of
+    def rate(self, instruction: str, dtype: str) -> Property:
+        """Return FLOP/s of the whole machine for a tile instruction ("mma.m16n8k16") on operands of
         `dtype`.
 
         The map may state the exact instruction or only its engine: the longest dotted prefix it
@@ -169,7 +169,7 @@ class Machine:
         """
         found = self.find_rate(instruction, dtype)
         if found is None:
-            known = sorted(name for name, q in self.map.properties.items() if q.unit == "flop/s")
+            known = sorted(name for name, q in self.map.properties.items() if q.unit == "FLOP/s")
             raise BadPropertyMap(
                 f"property map '{self.id}' has no rate of '{instruction}' on {dtype}",
                 at=self.map.device,
@@ -177,7 +177,7 @@ class Machine:
             )
         return found
 
-    def find_rate(self, instruction: str, dtype: str) -> Measured | None:
+    def find_rate(self, instruction: str, dtype: str) -> Property | None:
         """Return what rate() would, or None when the map has no such engine."""
         words = instruction.split(".")
         names = (f"{'.'.join(words[:length])}.{dtype}" for length in range(len(words), 0, -1))
@@ -190,14 +190,14 @@ class Machine:
         found = self.map.get(f"{instruction.split('.')[0]}.reached")
         return 1.0 if found is None else found.value
 
-    def launch_cost(self, graph: bool = False) -> Measured:
+    def launch_cost(self, graph: bool = False) -> Property:
         """Return seconds added by one more kernel in a stream (or in a recorded graph when the map
         knows that).
         """
         recorded = self.map.get("launch.graph") if graph else None
         return recorded or self.map.need("launch")
 
-    def barrier_cost(self) -> Measured:
+    def barrier_cost(self) -> Property:
         """Return seconds of one barrier: of a group on a GPU, of all threads on a CPU."""
         found = self.map.get("barrier")
         if found is not None:
@@ -207,7 +207,7 @@ class Machine:
             "barrier", near.value, "s", "one near round trip: a lower bound until probed", near
         )
 
-    def bank_cost(self, stride: int, width: int) -> Measured:
+    def bank_cost(self, stride: int, width: int) -> Property:
         """Return cycles of one near access in which lane i touches `width` bytes at i x `stride`; 1
         cycle per full row.
 
@@ -233,7 +233,7 @@ class Machine:
             "shared.cycles", cycles, "cycles", f"stride {stride} B, width {width} B", *parents
         )
 
-    def sector_cost(self, stride: int, width: int, offset: int = 0) -> Measured:
+    def sector_cost(self, stride: int, width: int, offset: int = 0) -> Property:
         """Return how many far sectors one access moves when lane i touches `width` bytes at offset
         + i x `stride`.
         """
@@ -255,7 +255,7 @@ class Machine:
     def _count(self, name: str) -> int:
         return int(self.map.need(name).value)
 
-    def _seconds(self, quantity: Measured) -> Measured:
+    def _seconds(self, quantity: Property) -> Property:
         if quantity.unit != "cycles":
             return quantity
         clock = self.map.need("clock")
@@ -263,7 +263,7 @@ class Machine:
             quantity.name, quantity.value / clock.value, "s", "cycles / clock", quantity, clock
         )
 
-    def _share(self, whole: Measured, busy: int) -> Measured:
+    def _share(self, whole: Property, busy: int) -> Property:
         # One unit of a GPU can draw more than its even share; twice is what one block per unit
         # reaches on the maps we have.
         part = min(whole.value, whole.value * 2.0 * busy / self.parallel_units)
@@ -275,7 +275,7 @@ class Machine:
             whole,
         )
 
-    def _grown(self, one: Measured, whole: Measured, busy: int) -> Measured:
+    def _grown(self, one: Property, whole: Property, busy: int) -> Property:
         return derived(
             whole.name, min(one.value * busy, whole.value), "B/s", f"{busy} units", one, whole
         )

@@ -15,7 +15,7 @@ The document (schema 1) is one object:
     "matrix.bf16": []} sources       key -> citation (title and address) or probe description
     properties    name -> {value, unit, mark, source, [spread], [samples], [note]}
 
-All values are in base units: B, B/s, s, Hz, flop/s, cycles, 1. Not here: what the numbers mean for
+All values are in base units: B, B/s, s, Hz, FLOP/s, cycles, 1. Not here: what the numbers mean for
 a schedule (machine.py), whether they agree with each other (consistency.py), which map belongs to a
 device (catalogue.py).
 """
@@ -30,7 +30,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from unistack_aot.base.errors import BadInput
-from unistack_aot.hw.measured import MARKS, Mark, Measured
+from unistack_aot.hw.property import MARKS, Mark, Property
 
 SCHEMA = 1
 KINDS = ("gpu", "cpu")
@@ -42,7 +42,7 @@ PLAUSIBLE: Mapping[str, tuple[float, float]] = MappingProxyType(
         "B/s": (1e7, 1e15),
         "s": (1e-11, 1.0),
         "Hz": (1e7, 2e10),
-        "flop/s": (1e8, 1e17),
+        "FLOP/s": (1e8, 1e17),
         "cycles": (0.25, 1e5),
         "fma/cycle": (0.5, 1e5),
         "1": (0, 1e9),
@@ -58,7 +58,7 @@ class BadPropertyMap(BadInput):
 
 @dataclass(frozen=True, slots=True)
 class PropertyMap:
-    """Measured quantities of one machine, immutable; `properties` are keyed by dotted names."""
+    """Property quantities of one machine, immutable; `properties` are keyed by dotted names."""
 
     id: str
     device: str
@@ -69,20 +69,20 @@ class PropertyMap:
     levels: Mapping[str, str]
     capabilities: Mapping[str, tuple[str, ...]]
     sources: Mapping[str, str]
-    properties: Mapping[str, Measured]
+    properties: Mapping[str, Property]
 
-    def get(self, name: str) -> Measured | None:
+    def get(self, name: str) -> Property | None:
         """Return the quantity called `name`, or None when this map lacks it."""
         return self.properties.get(name)
 
-    def need(self, name: str) -> Measured:
+    def need(self, name: str) -> Property:
         """Return the quantity called `name`; BadPropertyMap names the map and the missing entry."""
         found = self.properties.get(name)
         if found is None:
             raise BadPropertyMap(
                 f"property map '{self.id}' has no '{name}'",
                 at=self.device,
-                hint="probe the machine (unistack-aot probe), or add the entry with its source to the map",
+                hint="probe the machine, or add the entry with its source to the map",
             )
         return found
 
@@ -160,7 +160,7 @@ def to_document(found: PropertyMap) -> dict[str, object]:
 
 
 def text(found: PropertyMap) -> str:
-    """Return the file text of a map: stable order, one property a line, so that two maps diff well."""
+    """Return the file text of a map: stable order, a property a line, so that maps diff well."""
     document = to_document(found)
     properties = cast(dict[str, object], document.pop("properties"))
     head = json.dumps(document, indent=2, ensure_ascii=False)[:-2]
@@ -184,8 +184,8 @@ class Difference:
     """
 
     name: str
-    before: Measured | None
-    after: Measured | None
+    before: Property | None
+    after: Property | None
 
     @property
     def ratio(self) -> float | None:
@@ -218,7 +218,7 @@ def _mapping(fields: Mapping[str, Any], key: str, where: str) -> dict[str, Any]:
     return cast(dict[str, Any], value)
 
 
-def _entry(name: str, entry: object, sources: Mapping[str, Any], where: str) -> Measured:
+def _entry(name: str, entry: object, sources: Mapping[str, Any], where: str) -> Property:
     if not isinstance(entry, dict):
         raise BadPropertyMap(
             f"'{name}' is not an object with value, unit, mark and source", at=where
@@ -239,7 +239,7 @@ def _entry(name: str, entry: object, sources: Mapping[str, Any], where: str) -> 
         raise BadPropertyMap(
             f"'{name}' is {value:g} {unit}, outside {low:g} .. {high:g} {unit}",
             at=where,
-            hint="values are in base units (B, B/s, s, Hz, flop/s); check the factor",
+            hint="values are in base units (B, B/s, s, Hz, FLOP/s); check the factor",
         )
     if mark not in MARKS:
         raise BadPropertyMap(
@@ -253,10 +253,14 @@ def _entry(name: str, entry: object, sources: Mapping[str, Any], where: str) -> 
             f"'{name}' has spread {spread:g}; a usable measurement has 0 .. 1", at=where
         )
     note = str(fields.get("note", ""))
-    return Measured(name, float(value), unit, cast(Mark, mark), str(source), spread, samples, note)
+    spread = spread if samples else None
+    return Property(
+        float(value), unit, str(source), spread,
+        name=name, mark=cast(Mark, mark), samples=samples, note=note,
+    )  # fmt: skip
 
 
-def _entry_document(quantity: Measured) -> dict[str, object]:
+def _entry_document(quantity: Property) -> dict[str, object]:
     value = (
         int(quantity.value)
         if quantity.value.is_integer() and abs(quantity.value) < 1e6
@@ -269,7 +273,7 @@ def _entry_document(quantity: Measured) -> dict[str, object]:
         "source": quantity.source,
     }
     if quantity.samples:
-        entry |= {"spread": round(quantity.spread, 4), "samples": quantity.samples}
+        entry |= {"spread": round(quantity.spread or 0.0, 4), "samples": quantity.samples}
     if quantity.note:
         entry["note"] = quantity.note
     return entry

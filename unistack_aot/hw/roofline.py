@@ -1,8 +1,10 @@
 """Predicted time of one kernel from counts, as named terms with the map entries that decided.
 
-The model: time = launch + max(one term per memory level and engine, latency term) x waves +
-barriers. It ranks candidates; absolute error of such models is 10 to 15 % at best (Hong & Kim 2009,
-GCoM 2022). Not here: how a kernel is counted (schedule), which counts are legal (occupancy.py).
+The model: time = launch + barriers + the longest of one term per memory level, one per engine, and
+the latency term. Each term runs full rounds of groups on all units and the rest on as many as are
+left, so that wave quantisation is inside it. It ranks candidates; absolute error of such models is
+10 to 15 % at best (Hong & Kim 2009, GCoM 2022). Not here: how a kernel is counted (schedule), which
+counts are legal (occupancy.py).
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from dataclasses import dataclass, field
 from math import ceil
 
 from unistack_aot.hw.machine import Machine
-from unistack_aot.hw.measured import Measured
 from unistack_aot.hw.occupancy import Occupancy, resident_groups
+from unistack_aot.hw.property import Property
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +43,7 @@ class Term:
 
     name: str
     seconds: float
-    entries: tuple[Measured, ...]
+    entries: tuple[Property, ...]
 
     def __str__(self) -> str:
         return f"{self.name} {self.seconds * 1e6:.3g} us"
@@ -49,13 +51,14 @@ class Term:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Seconds of one launch; `terms` are sorted by weight, `dominant` is the largest, `waves` the
-    quantisation factor.
+    """Seconds of one launch; `terms` are sorted by weight, the first one dominates.
+
+    `rounds` is how many times the units are filled (the last time perhaps in part).
     """
 
     seconds: float
     terms: tuple[Term, ...]
-    waves: float
+    rounds: int
     occupancy: Occupancy
 
     @property
@@ -66,83 +69,68 @@ class Prediction:
     @property
     def entries(self) -> tuple[str, ...]:
         """Names of the map entries that decided: those of the dominant term."""
-        return tuple(entry.name for entry in self.dominant.entries)
+        return tuple(dict.fromkeys(entry.name for entry in self.dominant.entries))
 
 
 def predict(machine: Machine, counts: Counts) -> Prediction:
-    """Return the predicted time of one kernel on `machine`; seconds is infinite when a group does
-    not fit at all.
-    """
+    """Return the predicted time of one kernel; infinite when a group does not fit at all."""
     occupancy = resident_groups(machine, counts.threads, counts.registers, counts.shared_bytes)
-    launch = machine.launch_cost()
+    rounds = waves(counts.groups, machine.parallel_units)
     if occupancy.groups == 0:
-        term = Term(
-            f"does not fit: {occupancy.limit}", float("inf"), (machine.map.need(occupancy.limit),)
-        )
-        return Prediction(float("inf"), (term,), 1.0, occupancy)
-    busy = min(machine.parallel_units, max(1, counts.groups))
-    waves = wave_factor(
-        counts.groups, machine.parallel_units * occupancy.groups, machine.parallel_units
-    )
-    streams = [
-        _bytes_term(machine, level, amount, busy)
-        for level, amount in counts.bytes.items()
-        if amount
-    ]
-    engines = [
-        _flops_term(machine, key, amount, busy) for key, amount in counts.flops.items() if amount
-    ]
-    waiting = _latency_terms(machine, counts, occupancy, busy)
-    bound = max((term.seconds for term in (*streams, *engines, *waiting)), default=0.0)
-    barrier = machine.barrier_cost()
-    rounds = (
-        ceil(counts.groups / (machine.parallel_units * occupancy.groups)) if machine.is_wide else 1
-    )
-    sync = Term("barriers", counts.barriers * rounds * barrier.value, (barrier,))
+        entry = machine.map.need(occupancy.limit)
+        term = Term(f"does not fit: {occupancy.limit}", float("inf"), (entry,))
+        return Prediction(float("inf"), (term,), len(rounds), occupancy)
+    work = [_bytes_term(machine, level, n, rounds) for level, n in counts.bytes.items() if n]
+    work += [_flops_term(machine, key, n, rounds) for key, n in counts.flops.items() if n]
+    work += _latency_terms(machine, counts, occupancy)
+    launch, barrier = machine.launch_cost(), machine.barrier_cost()
     start = Term("launch", launch.value, (launch,))
-    terms = sorted(
-        (*streams, *engines, *waiting, sync, start), key=lambda term: (-term.seconds, term.name)
-    )
-    return Prediction(start.seconds + sync.seconds + bound * waves, tuple(terms), waves, occupancy)
+    turns = ceil(counts.groups / (machine.parallel_units * occupancy.groups))
+    meets = counts.barriers * (turns if machine.is_wide else 1)
+    sync = Term("barriers", meets * barrier.value, (barrier,))
+    seconds = start.seconds + sync.seconds + max((term.seconds for term in work), default=0.0)
+    terms = sorted((*work, sync, start), key=lambda term: (-term.seconds, term.name))
+    count = ceil(max(1, counts.groups) / machine.parallel_units)
+    return Prediction(seconds, tuple(terms), count, occupancy)
 
 
-def wave_factor(groups: int, slots: int, units: int) -> float:
-    """Return time lost to uneven waves: work of full rounds over `units` divided by the work there
-    is (1 is ideal).
+def waves(groups: int, units: int) -> tuple[tuple[float, int], ...]:
+    """Return (share of the work, busy units) of the full rounds and of the last, partial one.
 
-    Resident groups of one unit share it, so the last wave costs in steps of one group per unit, not
-    of whole waves; with fewer groups than units the idle units are already accounted for by the
-    caller's busy count.
+    Groups that share a unit share its speed, so work is handed out in steps of one group per unit,
+    whatever the number of resident groups.
     """
-    if groups <= units or slots <= 0:
-        return 1.0
-    return ceil(groups / units) * units / groups
+    full, rest = divmod(max(1, groups), units)
+    parts = ((full * units / max(1, groups), units), (rest / max(1, groups), rest))
+    return tuple((share, busy) for share, busy in parts if busy and share)
 
 
-def _bytes_term(machine: Machine, level: str, amount: float, busy: int) -> Term:
-    rate = machine.bandwidth(level, busy)
-    return Term(machine.memory(level), amount / rate.value, (rate,))
+Waves = tuple[tuple[float, int], ...]
 
 
-def _flops_term(machine: Machine, key: tuple[str, str], amount: float, busy: int) -> Term:
+def _bytes_term(machine: Machine, level: str, amount: float, rounds: Waves) -> Term:
+    rates = [(share, machine.bandwidth(level, busy)) for share, busy in rounds]
+    seconds = sum(amount * share / rate.value for share, rate in rates)
+    return Term(machine.memory(level), seconds, tuple(rate for _, rate in rates))
+
+
+def _flops_term(machine: Machine, key: tuple[str, str], amount: float, rounds: Waves) -> Term:
     instruction, dtype = key
     rate = machine.rate(instruction, dtype)
-    share = machine.reached(instruction) * busy / machine.parallel_units
-    return Term(f"{instruction}.{dtype}", amount / (rate.value * share), (rate,))
+    reachable = rate.value * machine.reached(instruction)
+    seconds = sum(amount * share * machine.parallel_units / busy for share, busy in rounds)
+    return Term(f"{instruction}.{dtype}", seconds / reachable, (rate,))
 
 
-def _latency_terms(machine: Machine, counts: Counts, occupancy: Occupancy, busy: int) -> list[Term]:
-    """Far bytes limited by what the resident threads keep under way (Little's law); absent when
-    nothing is stated.
-    """
-    amount = sum(
-        count
-        for level, count in counts.bytes.items()
-        if machine.memory(level) == machine.memory("far")
-    )
+def _latency_terms(machine: Machine, counts: Counts, occupancy: Occupancy) -> list[Term]:
+    """Return the time of far bytes when only so many are under way (Little's law), if stated."""
+    far = machine.memory("far")
+    amount = sum(n for level, n in counts.bytes.items() if machine.memory(level) == far)
     if not amount or not counts.bytes_in_flight:
         return []
-    resident = min(occupancy.groups, ceil(max(1, counts.groups) / busy))
+    groups = max(1, counts.groups)
+    busy = min(groups, machine.parallel_units)
+    resident = min(occupancy.groups, ceil(groups / busy))
     under_way = counts.bytes_in_flight * counts.threads * resident * busy
     wait = machine.latency("far")
     return [Term("latency", amount * wait.value / under_way, (wait,))]

@@ -7,7 +7,11 @@ from __future__ import annotations
 
 from importlib import import_module
 
-FAMILIES = ("core", "pointwise")
+FAMILIES = (
+    "core",
+    "pointwise",
+    "reindex",
+)
 
 for _family in FAMILIES:
     import_module(f"{__name__}.{_family}")

@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from unistack_aot.aicf.node import Node, postorder
+from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Constant
 from unistack_aot.base.symbolic import Dim, Sym
 from unistack_aot.ops.op import TensorOp
@@ -36,7 +36,14 @@ def known_dims(node: Node) -> tuple[Dim, ...] | None:
 
 def symbolic_value(node: Node) -> NDArray[Any] | None:
     """A known integer or bool tensor as an object array of ints, bools and symbolic dimensions; None if not known."""
-    for each in postorder(node):
+    stack = [node]
+    while stack:  # stops at values met before, so that asking about each node of a chain stays linear
+        each = stack[-1]
+        waiting = [] if each in _SYMBOLIC else [a for a in each.args if a not in _SYMBOLIC]
+        if waiting:
+            stack += waiting
+            continue
+        stack.pop()
         if each not in _SYMBOLIC:
             _SYMBOLIC[each] = _symbolic(each)
     return _SYMBOLIC[node]

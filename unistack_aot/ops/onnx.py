@@ -13,7 +13,7 @@ from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Op
 from unistack_aot.base.errors import Unsupported
-from unistack_aot.base.symbolic import Dim
+from unistack_aot.base.symbolic import Dim, Ranges, simplify
 from unistack_aot.ops.known import known_dims, known_value
 
 Importer: TypeAlias = Callable[["OnnxCall"], "Node | Sequence[Node]"]
@@ -33,6 +33,11 @@ class OnnxCall:
     args: tuple[Node | None, ...]
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
+    ranges: Ranges = field(default_factory=dict)
+
+    def simple(self, dim: Dim) -> Dim:
+        """An extent, simplified by what is known of the model's symbolic dimensions."""
+        return simplify(dim, self.ranges)
 
     def arg(self, k: int) -> Node:
         """Argument `k`, which the operator requires."""
@@ -91,9 +96,11 @@ class Subgraph:
     """A region attribute: `graph(types of formal inputs)` imports it as a closed Graph.
 
     Values it captures from outside become extra inputs after the formal ones; `captured` lists the outer nodes.
+    `inline(formal inputs)` imports it in place instead: its results, over the outer nodes themselves.
     """
 
     build: Callable[[tuple[Node, ...]], tuple[Graph, tuple[Node, ...]]]
+    inline: Callable[[tuple[Node, ...]], tuple[Node, ...]]
 
 
 IMPORTERS: dict[tuple[str, str], list[tuple[int, Importer]]] = {}

@@ -1,0 +1,1 @@
+"""Rules about the code itself: imports, sizes, names, types. Not here: what the code does."""

@@ -1,4 +1,4 @@
-"""Models of real architectures to compile, run and measure: recipes, fetched files, and one catalogue.
+"""Models of real architectures to compile and measure: recipes, fetched files, one catalogue.
 
-Not here: anything the compiler or the runtime needs. Nothing in `unistack_aot` imports this package.
+Not here: anything that `unistack_aot` needs; it never imports this package.
 """

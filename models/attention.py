@@ -1,4 +1,4 @@
-"""Attention in the forms that exporters give it: where the scale goes, how masks and Q, K, V appear."""
+"""Attention in the forms that exporters write: place of the scale, kind of mask, Q, K, V."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ LOWEST = -3.4028234663852886e38  # the most negative float32: what exporters add
 class Form:
     """How one exporter writes scaled dot-product attention.
 
-    scale: "div" or "mul" on the scores, "query" multiplies Q, "both" multiplies Q and the transposed K
-    by the square root each. mask: "add" a float mask to the scores, or "where" replaces them.
+    scale: "div" or "mul" on the scores, "query" multiplies Q, "both" multiplies Q and the
+    transposed K by its square root. mask: "add" a float mask to the scores, or "where" replaces them.
     qkv: three "separate" maps, one map cut by "split", or one map cut by reshape and "gather".
     """
 
@@ -29,7 +29,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Batch and sequence sizes of a value, as integers or as int64 scalars computed in the graph."""
+    """Batch and sequence sizes: integers, or int64 scalars computed in the graph."""
 
     batch: Size
     length: Size
@@ -79,9 +79,7 @@ def project(
         parts: list[Value] = []
         for label in ("query", "key", "value"):
             with g.scope(label):
-                parts.append(
-                    split_heads(g, layers.linear(g, x, (size, size)), rows, heads, width)
-                )
+                parts.append(split_heads(g, layers.linear(g, x, (size, size)), rows, heads, width))
         return parts[0], parts[1], parts[2]
     with g.scope("qkv"):
         fused = layers.linear(g, x, (size, 3 * size))

@@ -14,6 +14,9 @@ from models.feeds import Feeds, Ids, Mask, draw
 from models.layers import Norm
 
 
+FORM = Form("div", "add", "separate")
+
+
 @dataclass(frozen=True, slots=True)
 class Config:
     """Sizes and written form of one encoder; `dynamic` leaves batch and length open."""
@@ -29,7 +32,7 @@ class Config:
     dynamic: bool = False
     norm: Norm = "op"
     gelu: Literal["erf", "op"] = "erf"
-    form: Form = Form()
+    form: Form = FORM
     opset: int = 17
 
     @classmethod

@@ -1,4 +1,4 @@
-"""A small ONNX graph builder: named values, scoped node names as exporters write them, seeded weights."""
+"""A small ONNX graph builder: named values, scoped node names, seeded weights."""
 
 from __future__ import annotations
 
@@ -111,7 +111,9 @@ class GraphBuilder:
         """Add a node with several outputs and return them all."""
         name = self._unique("/" + "/".join([*self._scopes, op_type]))
         made = tuple(f"{name}_output_{position}" for position in range(outputs))
-        node = helper.make_node(op_type, list(inputs), list(made), name, domain=domain, **attributes)
+        node = helper.make_node(
+            op_type, list(inputs), list(made), name, domain=domain, **attributes
+        )
         self._nodes.append(node)
         self._made.update(made)
         return made

@@ -1,4 +1,4 @@
-"""A YOLO-style detector: CSP backbone with SiLU, SPPF, a path-aggregation neck, and the decoded head.
+"""A YOLO-style detector: CSP backbone, SPPF, path-aggregation neck, decoded head.
 
 The decode part is in the graph, as in exported YOLOv5 and YOLOv8: anchor-free boxes in pixels,
 class scores in 0..1, all levels joined. Non-maximum suppression is left to the caller.
@@ -181,7 +181,7 @@ def _pixels(g: GraphBuilder, box: Value, config: Config) -> Value:
 
 
 def _cells(image: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return cell corners[1, 2, cells] in cells and strides[1, 1, cells] in pixels, level by level."""
+    """Return corners[1, 2, cells] in cells and strides[1, 1, cells] in pixels, by level."""
     corners: list[np.ndarray] = []
     sizes: list[np.ndarray] = []
     for stride in STRIDES:

@@ -1,4 +1,4 @@
-"""Input arrays for models: seeded, of the right shape and dtype, with values a real caller would send."""
+"""Input arrays for models: seeded, of the right shape, dtype and range."""
 
 from __future__ import annotations
 

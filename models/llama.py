@@ -1,4 +1,4 @@
-"""Llama-style decoders with a key and value cache as inputs and outputs: one graph for prompt and steps."""
+"""Llama-style decoders with a key and value cache: one graph for prompt and steps."""
 
 from __future__ import annotations
 
@@ -159,7 +159,11 @@ def _attend(
 ) -> tuple[Value, Cache]:
     """Grouped-query attention over past and new keys."""
     parts: list[Value] = []
-    for label, heads in (("q_proj", config.heads), ("k_proj", config.shared), ("v_proj", config.shared)):
+    for label, heads in (
+        ("q_proj", config.heads),
+        ("k_proj", config.shared),
+        ("v_proj", config.shared),
+    ):
         with g.scope(label):
             y = layers.linear(g, x, (config.hidden, heads * config.width), bias=False)
             parts.append(attention.split_heads(g, y, step.rows, heads, config.width))

@@ -1,4 +1,4 @@
-"""MobileNet V2 and V3-large (Howard et al.): depthwise blocks with Relu6, or with HardSwish and gates."""
+"""MobileNet V2 and V3-large (Howard et al.): depthwise blocks, Relu6 or HardSwish and gates."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from models.layers import Activation
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One inverted residual block: kernel, expanded and output channels, gate, activation, stride."""
+    """One inverted residual block; channels grow to `expanded`, then shrink to `target`."""
 
     kernel: int
     expanded: int
@@ -42,7 +42,11 @@ class Config:
     @classmethod
     def small(cls) -> Config:
         """Return a four-block V3 network on 32 x 32 images."""
-        rows = ((3, 16, 8, 1, "relu", 2), (3, 32, 12, 0, "relu", 2), (5, 36, 12, 1, "hard_swish", 1))
+        rows = (
+            (3, 16, 8, 1, "relu", 2),
+            (3, 32, 12, 0, "relu", 2),
+            (5, 36, 12, 1, "hard_swish", 1),
+        )
         return cls(8, _blocks(rows), 36, 40, "hard_swish", classes=10, image=32)
 
     @classmethod

@@ -65,7 +65,7 @@ class Config:
 
 
 def build(config: Config) -> onnx.ModelProto:
-    """Return frames[n, t, features], states as configured -> scores[n, t, classes], final states."""
+    """Return frames[n, t, features], states if given -> scores[n, t, classes], final states."""
     g = GraphBuilder("recurrent", config.opset)
     batch: Dim = "batch" if config.dynamic else config.batch
     length: Dim = "sequence" if config.dynamic else config.length

@@ -1,4 +1,4 @@
-"""ResNet (He et al. 2015) with basic or bottleneck blocks, as a PyTorch exporter gives it in eval mode."""
+"""ResNet (He et al. 2015) with basic or bottleneck blocks, as exported in eval mode."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ResNet-18 quantised to int8 in the QDQ form: uint8 activations, int8 weights with a scale per channel."""
+"""ResNet-18 in the QDQ form: uint8 activations, int8 weights with a scale per channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a model asks of a compiler: operators, their attribute variants, dtypes and dynamic dimensions."""
+"""What a model asks of a compiler: operators, their variants, dtypes, dynamic dimensions."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ TELLING = {
     "Upsample": ("mode",),
 }
 REDUCED = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2")
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU")
 OPTIONAL_INPUTS = {
     "Clip": ("", "min", "max"),
     "Resize": ("", "roi", "scales", "sizes"),
@@ -64,7 +65,9 @@ def summarize(model: ModelProto) -> Summary:
     parameters = 0
     for graph in graphs(model.graph):
         weights = {tensor.name for tensor in graph.initializer}
-        for tensor in graph.initializer:
+        weights |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
+        stored = [a.t for n in graph.node if n.op_type == "Constant" for a in n.attribute]
+        for tensor in (*graph.initializer, *stored):
             dtypes[TensorProto.DataType.Name(tensor.data_type)] += 1
             parameters += _elements(tensor)
         for value in (*graph.value_info, *graph.input, *graph.output):
@@ -139,7 +142,9 @@ def _elements(tensor: TensorProto) -> int:
 def _facts(node: NodeProto, weights: set[str]) -> Iterator[str]:
     """Yield one text for each property of a node that an implementation must know about."""
     attributes = {a.name: a for a in node.attribute}
-    known = [f"{n}={_text(attributes[n])}" for n in TELLING.get(node.op_type, ()) if n in attributes]
+    known = [
+        f"{n}={_text(attributes[n])}" for n in TELLING.get(node.op_type, ()) if n in attributes
+    ]
     if known:
         yield ", ".join(known)
     names = OPTIONAL_INPUTS.get(node.op_type, ())
@@ -148,10 +153,18 @@ def _facts(node: NodeProto, weights: set[str]) -> Iterator[str]:
         yield "inputs " + " ".join(given)
     if node.op_type in REDUCED or node.op_type in ("Squeeze", "Unsqueeze"):
         yield "axes as input" if len(node.input) > 1 else "axes as attribute"
-    if node.op_type in ("Conv", "Gemm", "MatMul") and len(node.input) > 1:
-        yield "weight is an initializer" if node.input[1] in weights else "weight is computed"
+    if node.op_type in WEIGHTED and len(node.input) > 1:
+        yield "weight is stored" if node.input[1] in weights else "weight is computed"
+    pads = list(attributes["pads"].ints) if "pads" in attributes else []
+    if pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
+        yield "unequal pads " + "x".join(map(str, pads))
     if node.op_type == "MaxPool" and len(node.output) > 1:
         yield "second output used"
+
+
+def _sides(sizes: list[int]) -> str:
+    """Return equal sizes once: 3 for 3 x 3 and for 3, 1x3 where sides differ."""
+    return str(sizes[0]) if len(set(sizes)) == 1 else "x".join(map(str, sizes))
 
 
 def _text(attribute: AttributeProto) -> str:
@@ -164,4 +177,6 @@ def _text(attribute: AttributeProto) -> str:
         return f"{value:g}"
     if attribute.name == "group":
         return "1" if value == 1 else "many"
+    if attribute.name in ("kernel_shape", "strides", "dilations"):
+        return _sides(list(value))
     return "x".join(map(str, value)) if attribute.ints else str(value)

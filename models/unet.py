@@ -1,4 +1,4 @@
-"""U-Net (Ronneberger et al. 2015): an encoder, a decoder with transposed convolutions, and skips."""
+"""U-Net (Ronneberger et al. 2015): encoder, decoder by transposed convolutions, skips."""
 
 from __future__ import annotations
 

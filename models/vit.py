@@ -1,4 +1,4 @@
-"""Vision transformers (Dosovitskiy et al. 2020): patches by convolution, then a pre-norm encoder."""
+"""Vision transformers (Dosovitskiy et al. 2020): patches by convolution, pre-norm encoder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from models.attention import Form, Rows
 from models.builder import Dim, GraphBuilder, Value
 from models.feeds import Feeds, Normal, draw
 from models.layers import Norm
+
+
+FORM = Form("mul", "add", "gather")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,7 @@ class Config:
     batch: int = 1
     dynamic: bool = False
     norm: Norm = "op"
-    form: Form = Form("mul", "add", "gather")
+    form: Form = FORM
     opset: int = 17
 
     @classmethod

@@ -1,0 +1,78 @@
+"""Lists, builds and describes the models of the catalogue: list, build, ops."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+import onnx
+
+from models.catalogue import CATALOGUE, Entry, entry
+from models.report import page
+from models.summary import summarize
+from unistack_aot.base.errors import UnistackError
+
+
+def main(arguments: list[str]) -> int:
+    """Run one verb; returns the exit code: 0 good, 2 bad input."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except UnistackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m scripts.models",
+        description="Models to compile and measure.",
+        epilog="example: python -m scripts.models build bert_small -o bert.onnx",
+    )
+    verbs = parser.add_subparsers(required=True, metavar="VERB")
+    listing = verbs.add_parser("list", help="name every model, its kind, its cases")
+    listing.set_defaults(run=_list)
+    build = verbs.add_parser("build", help="write one model to an ONNX file")
+    build.add_argument("name")
+    build.add_argument("-o", "--output", type=Path, help="default: NAME.onnx")
+    build.set_defaults(run=_build)
+    ops = verbs.add_parser("ops", help="print operators and variants as Markdown")
+    ops.add_argument("names", nargs="*", help="default: all of the chosen kinds")
+    ops.set_defaults(run=_ops)
+    for verb in (listing, ops):
+        verb.add_argument("--kind", choices=("small", "full", "file"), action="append")
+    return parser
+
+
+def _chosen(options: argparse.Namespace) -> list[Entry]:
+    return [item for item in CATALOGUE if options.kind is None or item.kind in options.kind]
+
+
+def _list(options: argparse.Namespace) -> None:
+    for item in _chosen(options):
+        print(f"{item.name:28} {item.kind:6} {', '.join(item.cases)}")
+
+
+def _build(options: argparse.Namespace) -> None:
+    item = entry(options.name)
+    target = options.output or Path(f"{item.name}.onnx")
+    start = time.perf_counter()
+    model = item.load()
+    onnx.save(model, str(target))
+    seconds = time.perf_counter() - start
+    size = target.stat().st_size / 1e6
+    print(f"wrote {target}  {size:.1f} MB, {len(model.graph.node)} nodes, in {seconds:.1f} s")
+    for name, sizes in item.dims(model).items():
+        print(f"  --dim {name}={','.join(map(str, sizes))}")
+
+
+def _ops(options: argparse.Namespace) -> None:
+    items = [entry(name) for name in options.names] or _chosen(options)
+    print(page({item.name: summarize(item.load()) for item in items}))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

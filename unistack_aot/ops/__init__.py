@@ -10,6 +10,10 @@ from importlib import import_module
 FAMILIES = (
     "core",
     "pointwise",
+    "trigonometric",
+    "compare",
+    "convert",
+    "activation",
     "reindex",
 )
 

@@ -159,8 +159,8 @@ class Scanned:
 class Loop:
     """Run ``body`` repeatedly, as ONNX Loop and Scan do.
 
-    ``trips`` (i64 scalar buffer) bounds the iterations and ``condition`` (bool scalar) must hold to
-    start; None means no bound and true. The runtime writes ``iteration`` (i64) before each one, reads
+    ``limit`` (dimension expression, "": none) and ``trips`` (i64 scalar buffer) bound the iterations and
+    ``condition`` (bool scalar) must hold to start; None means no bound and true. The runtime writes ``iteration`` (i64) before each one, reads
     ``condition_out`` (bool, None: true) after it, and writes ``count`` (i64: how many ran) at the end.
     """
 
@@ -173,6 +173,7 @@ class Loop:
     carried: tuple[Carried, ...] = ()
     scan_inputs: tuple[Scanned, ...] = ()
     scan_outputs: tuple[Scanned, ...] = ()
+    limit: str = ""
 
 
 @dataclass(frozen=True, slots=True)

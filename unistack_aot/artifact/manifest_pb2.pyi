@@ -220,7 +220,7 @@ class If(_message.Message):
     def __init__(self, condition: _Optional[int] = ..., then: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., otherwise: _Optional[_Iterable[_Union[Step, _Mapping]]] = ...) -> None: ...
 
 class Loop(_message.Message):
-    __slots__ = ("trips", "condition", "iteration", "condition_out", "count", "carried", "scan_inputs", "scan_outputs", "body")
+    __slots__ = ("trips", "condition", "iteration", "condition_out", "count", "carried", "scan_inputs", "scan_outputs", "body", "limit")
     TRIPS_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
     ITERATION_FIELD_NUMBER: _ClassVar[int]
@@ -230,6 +230,7 @@ class Loop(_message.Message):
     SCAN_INPUTS_FIELD_NUMBER: _ClassVar[int]
     SCAN_OUTPUTS_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     trips: int
     condition: int
     iteration: int
@@ -239,7 +240,8 @@ class Loop(_message.Message):
     scan_inputs: _containers.RepeatedCompositeFieldContainer[Scanned]
     scan_outputs: _containers.RepeatedCompositeFieldContainer[Scanned]
     body: _containers.RepeatedCompositeFieldContainer[Step]
-    def __init__(self, trips: _Optional[int] = ..., condition: _Optional[int] = ..., iteration: _Optional[int] = ..., condition_out: _Optional[int] = ..., count: _Optional[int] = ..., carried: _Optional[_Iterable[_Union[Carried, _Mapping]]] = ..., scan_inputs: _Optional[_Iterable[_Union[Scanned, _Mapping]]] = ..., scan_outputs: _Optional[_Iterable[_Union[Scanned, _Mapping]]] = ..., body: _Optional[_Iterable[_Union[Step, _Mapping]]] = ...) -> None: ...
+    limit: str
+    def __init__(self, trips: _Optional[int] = ..., condition: _Optional[int] = ..., iteration: _Optional[int] = ..., condition_out: _Optional[int] = ..., count: _Optional[int] = ..., carried: _Optional[_Iterable[_Union[Carried, _Mapping]]] = ..., scan_inputs: _Optional[_Iterable[_Union[Scanned, _Mapping]]] = ..., scan_outputs: _Optional[_Iterable[_Union[Scanned, _Mapping]]] = ..., body: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., limit: _Optional[str] = ...) -> None: ...
 
 class Carried(_message.Message):
     __slots__ = ("initial", "entering", "leaving", "final")

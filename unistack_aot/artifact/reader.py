@@ -42,7 +42,7 @@ class Package:
         self._data = _map(self.path)
         places, comment = _directory(self.path)
         self._places = {name: self._place(name, info) for name, info in places.items()}
-        self.manifest: Manifest = from_bytes(self._manifest_bytes(comment))
+        self.manifest: Manifest = from_bytes(bytes(self._manifest_bytes(comment)))
         self._members = {member.name: member for member in self.manifest.members}
         self._checked: set[str] = set()
         self._check_listing()

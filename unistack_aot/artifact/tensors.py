@@ -89,7 +89,12 @@ class TensorFile:
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
         text += b" " * (-(8 + len(text)) % ALIGNMENT)
         self._head = len(text).to_bytes(8, "little") + text
-        self.nbytes = len(self._head) + offset
+        self._nbytes = len(self._head) + offset
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the file in bytes."""
+        return self._nbytes
 
     def chunks(self) -> Iterator[memoryview]:
         """The bytes of the file, in order; each tensor is produced only when its turn comes."""
@@ -149,6 +154,6 @@ def _raw(tensor: RawTensor | np.ndarray[Any, Any]) -> RawTensor:
     shape = tuple(tensor.shape)
 
     def data() -> memoryview:
-        return memoryview(np.ascontiguousarray(tensor).reshape(-1).view(np.uint8))
+        return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
 
     return RawTensor(dtype_of(tensor.dtype), shape, data)

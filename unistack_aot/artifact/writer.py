@@ -36,7 +36,10 @@ _ZIP64_FROM = 1 << 30  # well below the 2 GiB at which Python's zipfile insists 
 class Content(Protocol):
     """What a member holds: a size known beforehand and the bytes in pieces."""
 
-    nbytes: int
+    @property
+    def nbytes(self) -> int:
+        """Size in bytes."""
+        ...
 
     def chunks(self) -> Iterable[memoryview]:
         """The bytes, in order."""

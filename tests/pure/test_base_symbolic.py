@@ -16,6 +16,7 @@ from unistack_aot.base.symbolic import (
     bounds,
     ceildiv,
     coefficient,
+    compiled,
     divisible,
     evaluate,
     is_linear_in,
@@ -98,6 +99,7 @@ def test_bounds_hold(value: Dim, situation: tuple[dict, dict]) -> None:
 @given(expressions, _situations())
 def test_simplify_keeps_the_value(value: Dim, situation: tuple[dict, dict]) -> None:
     ranges, env = situation
+    assert compiled(value)(env) == evaluate(value, env)
     assert evaluate(simplify(value, ranges), env) == evaluate(value, env)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_dtypes_agree_with_numpy(dtype: dtypes.DType) -> None:
     assert dtypes.dtype_of(dtype.numpy) is dtype
     assert dtypes.parse_dtype(dtype.name) is dtype
+    assert pickle.loads(pickle.dumps(dtype)) is dtype
     assert dtype.numpy.itemsize == dtype.bytes
     if dtype.is_float:
         assert float(ml_dtypes.finfo(dtype.numpy).max) == dtype.highest

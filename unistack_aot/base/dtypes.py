@@ -18,9 +18,12 @@ except ImportError:  # a deployed machine may have numpy and protobuf only
 Kind = Literal["float", "int", "uint", "bool"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class DType:
-    """One element type: its name in every text form, its width in bits and its kind."""
+    """One element type: its name in every text form, its width in bits and its kind.
+
+    The constants below are the only ones; they are compared by identity.
+    """
 
     name: str
     bits: int
@@ -84,6 +87,9 @@ class DType:
 
     def __str__(self) -> str:
         return self.name
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return parse_dtype, (self.name,)
 
 
 f64 = DType("f64", 64, "float")

@@ -8,6 +8,7 @@ from .nodes import Atom, Factor, FloorDiv, Max, Min, Mod, Product, Symbol, Terms
 from .notation import parse
 from .query import (
     coefficient,
+    compiled,
     divisible,
     evaluate,
     is_linear_in,
@@ -36,6 +37,7 @@ __all__ = [
     "bounds",
     "ceildiv",
     "coefficient",
+    "compiled",
     "divisible",
     "evaluate",
     "is_linear_in",

@@ -25,13 +25,13 @@ from .nodes import (
     Product,
     Symbol,
     Terms,
-    finish,
     maximum_atom,
     minimum_atom,
     names_in,
     product_atom,
     quotient_atom,
     remainder_atom,
+    set_hash,
     sort_key,
     symbol_atom,
 )
@@ -48,11 +48,19 @@ class Sym(Node):
     const: int
     terms: Terms
 
+    @property
+    def key(self) -> Key:
+        """What expressions are sorted by."""
+        parts: list[Key | int] = [7, len(self.terms)]
+        for c, atom in self.terms:
+            parts += (atom.key, c)
+        return (*parts, self.const)
+
     def __add__(self, other: Dim | SupportsIndex) -> Dim:
-        return add(self, _dim(other))
+        return add(self, other if type(other) is Sym else _dim(other))
 
     def __radd__(self, other: Dim | SupportsIndex) -> Dim:
-        return add(self, _dim(other))
+        return add(self, other if type(other) is Sym else _dim(other))
 
     def __sub__(self, other: Dim | SupportsIndex) -> Dim:
         return add(self, scale(_dim(other), -1))
@@ -64,19 +72,19 @@ class Sym(Node):
         return scale(self, -1)
 
     def __mul__(self, other: Dim | SupportsIndex) -> Dim:
-        return multiply(self, _dim(other))
+        return multiply(self, other if type(other) is Sym else _dim(other))
 
     def __rmul__(self, other: Dim | SupportsIndex) -> Dim:
-        return multiply(self, _dim(other))
+        return multiply(self, other if type(other) is Sym else _dim(other))
 
     def __floordiv__(self, other: Dim | SupportsIndex) -> Dim:
-        return floordiv(self, _dim(other))
+        return floordiv(self, other if type(other) is Sym else _dim(other))
 
     def __rfloordiv__(self, other: Dim | SupportsIndex) -> Dim:
         return floordiv(_dim(other), self)
 
     def __mod__(self, other: Dim | SupportsIndex) -> Dim:
-        return modulo(self, _dim(other))
+        return modulo(self, other if type(other) is Sym else _dim(other))
 
     def __rmod__(self, other: Dim | SupportsIndex) -> Dim:
         return modulo(_dim(other), self)
@@ -90,7 +98,7 @@ Dim: TypeAlias = "int | Sym"
 _sums: Final[dict[tuple[int, Terms], Sym]] = {}
 
 
-def _sum(const: int, terms: Terms) -> Dim:
+def sum_of(const: int, terms: Terms) -> Dim:
     """The interned sum of terms that are sorted and merged already."""
     if not terms:
         return const
@@ -98,9 +106,8 @@ def _sum(const: int, terms: Terms) -> Dim:
     if found is None:
         found = Sym()
         found.const, found.terms = const, terms
-        key = (7, len(terms), *(part for c, atom in terms for part in (atom.key, c)), const)
         names = terms[0][1].symbols if len(terms) == 1 else names_in(atom for _, atom in terms)
-        finish(found, key, (7, const, terms), names)
+        set_hash(found, (7, const, terms), names)
         found = _sums.setdefault((const, terms), found)
     return found
 
@@ -108,7 +115,7 @@ def _sum(const: int, terms: Terms) -> Dim:
 def _merged(const: int, coefficients: dict[Atom, int]) -> Dim:
     left = [(c, atom) for atom, c in coefficients.items() if c]
     left.sort(key=_term_key)
-    return _sum(const, tuple(left))
+    return sum_of(const, tuple(left))
 
 
 def _term_key(term: tuple[int, Atom]) -> Key:
@@ -123,7 +130,7 @@ def _dim(value: Dim | SupportsIndex) -> Dim:
 
 def of_atom(atom: Atom) -> Sym:
     """The expression that is just this atom."""
-    found = _sum(0, ((1, atom),))
+    found = sum_of(0, ((1, atom),))
     assert isinstance(found, Sym)
     return found
 
@@ -156,9 +163,9 @@ def add(left: Dim, right: Dim) -> Dim:
     if isinstance(left, int):
         if isinstance(right, int):
             return left + right
-        return _sum(left + right.const, right.terms)
+        return sum_of(left + right.const, right.terms)
     if isinstance(right, int):
-        return _sum(left.const + right, left.terms)
+        return sum_of(left.const + right, left.terms)
     sums: dict[Atom, int] = {atom: c for c, atom in left.terms}
     for c, atom in right.terms:
         sums[atom] = sums.get(atom, 0) + c
@@ -171,7 +178,7 @@ def scale(value: Dim, factor: int) -> Dim:
         return value * factor
     if factor == 0:
         return 0
-    return _sum(value.const * factor, tuple((c * factor, atom) for c, atom in value.terms))
+    return sum_of(value.const * factor, tuple((c * factor, atom) for c, atom in value.terms))
 
 
 @lru_cache(_MEMO)
@@ -225,10 +232,10 @@ def _exact(value: Dim, divisor: Sym) -> tuple[Dim, Dim]:
             left.remove(factor)
         else:
             if c % unit == 0:
-                part: Dim = 1 if not left else _sum(0, ((1, _from_factors(left)),))
+                part: Dim = 1 if not left else sum_of(0, ((1, _from_factors(left)),))
                 quotient = add(quotient, scale(part, c // unit))
                 continue
-        rest = add(rest, _sum(0, ((c, other),)))
+        rest = add(rest, sum_of(0, ((c, other),)))
     return quotient, rest
 
 
@@ -250,7 +257,7 @@ def floordiv(value: Dim, by: Dim) -> Dim:
         return value if by else 0 // by
     whole = tuple((c // by, atom) for c, atom in value.terms if c % by == 0)
     rest = tuple((c, atom) for c, atom in value.terms if c % by)
-    quotient = _sum(value.const // by, whole)
+    quotient = sum_of(value.const // by, whole)
     return add(quotient, _proper_quotient(value.const % by, rest, by))
 
 
@@ -260,7 +267,7 @@ def _proper_quotient(const: int, rest: Terms, by: int) -> Dim:
         return 0
     shared = gcd(by, *(c for c, _ in rest))
     if shared > 1:
-        smaller = _sum(const // shared, tuple((c // shared, atom) for c, atom in rest))
+        smaller = sum_of(const // shared, tuple((c // shared, atom) for c, atom in rest))
         return floordiv(smaller, by // shared)
     if len(rest) == 1 and rest[0][0] == 1:
         match rest[0][1]:
@@ -270,7 +277,7 @@ def _proper_quotient(const: int, rest: Terms, by: int) -> Dim:
                 return modulo(floordiv(inner, by), period // by)
             case _:
                 pass
-    return of_atom(quotient_atom(_sum(const, rest), by))
+    return of_atom(quotient_atom(sum_of(const, rest), by))
 
 
 @lru_cache(_MEMO)
@@ -285,20 +292,20 @@ def modulo(value: Dim, by: Dim) -> Dim:
         return scale(modulo(scale(value, -1), -by), -1)
     if by <= 1:
         return 0 % by
-    rest: Dim = _sum(value.const % by, tuple((c, atom) for c, atom in value.terms if c % by))
+    rest: Dim = sum_of(value.const % by, tuple((c, atom) for c, atom in value.terms if c % by))
     if isinstance(rest, int):
         return rest
     for c, atom in rest.terms:
         match atom:
             case Mod(inner, int() as period) if c * period % by == 0:
-                outside = add(rest, _sum(0, ((-c, atom),)))
+                outside = add(rest, sum_of(0, ((-c, atom),)))
                 return modulo(add(outside, scale(inner, c)), by)
             case _:
                 pass
     shared = gcd(by, *(c for c, _ in rest.terms))
     if shared == 1:
         return of_atom(remainder_atom(rest, by))
-    smaller = _sum(rest.const // shared, tuple((c // shared, atom) for c, atom in rest.terms))
+    smaller = sum_of(rest.const // shared, tuple((c // shared, atom) for c, atom in rest.terms))
     return add(scale(modulo(smaller, by // shared), shared), rest.const % shared)
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import lru_cache
 from math import gcd
+from typing import cast
 
 from .expr import (
     Dim,
@@ -16,6 +18,7 @@ from .expr import (
     multiply,
     of_atom,
     scale,
+    sum_of,
     symbol,
 )
 from .nodes import Atom, FloorDiv, Max, Min, Mod, Product, Symbol
@@ -32,7 +35,10 @@ def evaluate(value: Dim, env: Mapping[str, int]) -> int:
         return value
     total = value.const
     for c, atom in value.terms:
-        total += c * _evaluate_atom(atom, env)
+        if type(atom) is Symbol:
+            total += c * env[atom.name]
+        else:
+            total += c * _evaluate_atom(atom, env)
     return total
 
 
@@ -55,13 +61,50 @@ def _evaluate_atom(atom: Atom, env: Mapping[str, int]) -> int:
             return max(evaluate(arg, env) for arg in args)
 
 
+@lru_cache(1 << 14)
+def compiled(value: Dim) -> Callable[[Mapping[str, int]], int]:
+    """A function that does what evaluate does, several times faster; for use in loops."""
+    source = f"lambda env: {_python(value)}"
+    return cast("Callable[[Mapping[str, int]], int]", eval(source, {"__builtins__": _EXTREMES}))
+
+
+_EXTREMES: dict[str, object] = {"min": min, "max": max}
+
+
+def _python(value: Dim) -> str:
+    if isinstance(value, int):
+        return repr(value)
+    parts = [repr(value.const)] if value.const else []
+    parts += [
+        _python_atom(atom) if c == 1 else f"{c}*{_python_atom(atom)}" for c, atom in value.terms
+    ]
+    return " + ".join(parts)
+
+
+def _python_atom(atom: Atom) -> str:
+    match atom:
+        case Symbol(name):
+            return f"env[{name!r}]"
+        case Product(factors):
+            return "*".join(map(_python_atom, factors))
+        case FloorDiv(numerator, denominator):
+            return f"(({_python(numerator)})//({_python(denominator)}))"
+        case Mod(inner, divisor):
+            return f"(({_python(inner)})%({_python(divisor)}))"
+        case Min(args):
+            return f"min({', '.join(map(_python, args))})"
+        case Max(args):
+            return f"max({', '.join(map(_python, args))})"
+
+
 def substitute(value: Dim, env: Mapping[str, Dim]) -> Dim:
     """The expression with the symbols named in env replaced, all at once."""
     if isinstance(value, int) or value.symbols.isdisjoint(env):
         return value
-    total: Dim = value.const
+    total = sum_of(value.const, tuple(t for t in value.terms if t[1].symbols.isdisjoint(env)))
     for c, atom in value.terms:
-        total = add(total, scale(_substitute_atom(atom, env), c))
+        if not atom.symbols.isdisjoint(env):
+            total = add(total, scale(_substitute_atom(atom, env), c))
     return total
 
 

@@ -50,7 +50,8 @@ def _relevant(value: Sym, ranges: Ranges) -> _Frozen:
             if isinstance(end, Sym):
                 names += end.symbols - seen
                 seen |= end.symbols
-    found.sort(key=_name)
+    if len(found) > 1:
+        found.sort(key=_name)
     return tuple(found)
 
 

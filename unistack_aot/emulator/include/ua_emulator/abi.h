@@ -1,0 +1,69 @@
+// What a kernel built for the host and the emulated driver agree on. Nothing else crosses between the two.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+extern "C" {
+
+struct ua_emu_dim {
+    unsigned x, y, z;
+};
+
+// The CUDA thread that runs now: one object per worker, rewritten at each switch.
+struct ua_emu_thread {
+    ua_emu_dim thread;
+    unsigned lane;
+    ua_emu_dim block, block_size, grid_size;
+    unsigned char* shared;
+    unsigned shared_bytes;
+};
+extern __thread ua_emu_thread ua_emu_self __attribute__((tls_model("initial-exec")));
+
+// Exported by a kernel image as `ua_emu_kernel_<name>`.
+struct ua_emu_kernel {
+    void (*run)(void** arguments);
+    unsigned argument_count;
+    const unsigned* sizes;
+    const unsigned* alignments;
+    const char* name;
+    int checked;  // 1: every access is reported through the hooks
+};
+
+struct ua_emu_site {
+    const char* file;
+    int line;
+};
+
+// The work of a warp collective. It runs once, when the last lane of the mask has arrived; lanes[i] is what lane i passed.
+typedef void (*ua_emu_operation)(void** lanes, unsigned mask, const void* setting);
+
+void ua_emu_warp(unsigned mask, void* mine, ua_emu_operation operation, const void* setting, ua_emu_site site);
+void ua_emu_barrier(ua_emu_site site);
+int ua_emu_barrier_or(int value, ua_emu_site site);
+int ua_emu_barrier_count(int value, ua_emu_site site);
+void ua_emu_copy_async(void* shared, const void* global, unsigned bytes, unsigned valid_bytes, ua_emu_site site);
+void ua_emu_copy_commit(void);
+void ua_emu_copy_wait(unsigned groups_in_flight);
+void ua_emu_fail(const char* message, ua_emu_site site) __attribute__((noreturn));
+
+// Accesses wider than a scalar, and those of ldmatrix, are reported by the header; scalar ones by the compiler's hooks.
+enum ua_emu_access { UA_EMU_READ = 0, UA_EMU_WRITE = 1, UA_EMU_LDMATRIX = 2, UA_EMU_ATOMIC = 3 };
+void ua_emu_note(const void* address, unsigned bytes, enum ua_emu_access kind, const void* site);
+void ua_emu_note_mma(unsigned instructions);
+
+// One warp's share of a block tile, computed at once: see MmaTile in the device headers.
+struct ua_emu_tile {
+    int type;           // ua_emu_type
+    int tiles_m, tiles_n, depth;
+    int a_row0, b_col0;  // first row and column of this warp inside the block tile
+    int a_k_major, b_n_major;
+    const void* a;       // shared memory
+    const void* b;
+    int (*a_offset)(int row, int col);  // element offset inside the tile as stored
+    int (*b_offset)(int row, int col);
+};
+enum ua_emu_type { UA_EMU_F16 = 0, UA_EMU_BF16 = 1, UA_EMU_TF32 = 2, UA_EMU_F32 = 3 };
+// Operation: lanes[i] points at float[tiles_m][tiles_n][4], setting at a ua_emu_tile.
+void ua_emu_tile_mma(void** lanes, unsigned mask, const void* setting);
+
+}  // extern "C"

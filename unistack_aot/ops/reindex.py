@@ -1,4 +1,4 @@
-"""Reindexing ops that keep every element: reshapes, axis orders, repetition. Not here: slices and pads (slices.py)."""
+"""Reindexing ops that keep every element: reshapes, axis orders, repetition. Not here: slices."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, tensor
-from unistack_aot.aicf.types import Shape, TensorType, Type
+from unistack_aot.aicf.types import Shape, Type
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim, Sym, bounds, divisible, simplify, text
 from unistack_aot.ir.scalar import Scalar
@@ -79,7 +79,7 @@ class Reshape(Structural):
     def element(
         self, operands: tuple[Operand, ...], index: tuple[Dim, ...], result: Param
     ) -> Scalar:
-        """The element with the same row-major position; axes that match one to one keep their index."""
+        """The element at the same row-major position; axes that match keep their index."""
         (x,) = operands
         return x(*regroup(result.shape, x.shape, index))
 
@@ -92,7 +92,7 @@ class Reshape(Structural):
 def regroup(shape: Shape, source: Shape, index: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """The index into `source` of the element at `index` of `shape`, both in row-major order.
 
-    Leading products of extents that agree close a group, so that arithmetic stays inside small groups of axes.
+    Leading products of extents that agree close a group: arithmetic stays inside small groups.
     """
     if any(d == 0 for d in (*shape, *source)):
         return (0,) * len(source)
@@ -101,7 +101,8 @@ def regroup(shape: Shape, source: Shape, index: tuple[Dim, ...]) -> tuple[Dim, .
     for axes, source_axes in _groups(shape, source):
         position: Dim = 0
         for axis in axes:
-            position = position * shape[axis] + index[axis]
+            if shape[axis] != 1:
+                position = position * shape[axis] + index[axis]
         found += [simplify(i, ranges) for i in _unravel(position, [source[a] for a in source_axes])]
     return tuple(found)
 

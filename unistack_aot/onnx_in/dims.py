@@ -1,0 +1,162 @@
+"""Symbolic dimensions of model inputs: names, declared values, ranges. Not here: shape formulas."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import onnx
+
+from unistack_aot.aicf.types import Shape, TensorType
+from unistack_aot.base.errors import BadInput, Unsupported
+from unistack_aot.base.symbolic import Dim, Ranges, parse, substitute, symbol, symbols
+from unistack_aot.onnx_in.tensors import element_type, tensor_shape
+
+Declared = Mapping[str, "int | tuple[int, ...]"]
+
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+_RESERVED = re.compile(r"([a-z]\d*|min|max)\Z")  # loop variables of kernels have such names
+
+
+@dataclass
+class DimTable:
+    """The symbols of one model: `names` maps what the model wrote to the symbol's name.
+
+    An undeclared dimension is at least 1.
+    """
+
+    declared: Declared
+    ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    fixed: dict[str, int] = field(default_factory=dict)
+
+    def named(self, written: str, fallback: str) -> Dim:
+        """The dimension that the model writes as `written`; unnamed ones are called `fallback`."""
+        anonymous = not re.search(r"[A-Za-z_]", written)
+        key = fallback if anonymous else written
+        if key not in self.names:
+            self._add(key, _sanitised(key))
+        name = self.names[key]
+        return self.fixed[name] if name in self.fixed else symbol(name)
+
+    def _add(self, key: str, name: str) -> None:
+        taken = set(self.names.values())
+        unique = next(n for n in _candidates(name) if n not in taken)
+        self.names[key] = unique
+        given = self.declared.get(key, self.declared.get(unique))
+        if given is None:
+            self.ranges[unique] = (1, None)
+        elif isinstance(given, int):
+            self.fixed[unique] = given
+        elif min(given) == max(given):
+            self.fixed[unique] = given[0]
+        else:
+            self.ranges[unique] = (min(given), max(given))
+
+    def check_declared(self) -> None:
+        """BadInput if a declared dimension is none of the model's, or negative."""
+        known = {*self.names, *self.names.values()}
+        for name, given in self.declared.items():
+            if name not in known:
+                listed = ", ".join(sorted(known)) or "none"
+                raise BadInput(
+                    f"the model has no dimension {name!r}", hint=f"its dimensions are: {listed}"
+                )
+            if min((given,) if isinstance(given, int) else given, default=-1) < 0:
+                raise BadInput(
+                    f"dimension {name!r} cannot be {given}",
+                    hint="give an extent, or a least and a greatest one",
+                )
+
+
+def _sanitised(name: str) -> str:
+    plain = name if _PLAIN.match(name) else re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("_")
+    if not re.match(r"[A-Za-z_]", plain) or _RESERVED.match(plain):
+        plain = f"dim_{plain}"
+    return plain
+
+
+def _candidates(name: str) -> Iterable[str]:
+    yield name
+    k = 2
+    while True:
+        yield f"{name}_{k}"
+        k += 1
+
+
+def input_types(
+    inputs: Iterable[onnx.ValueInfoProto], table: DimTable
+) -> Iterable[tuple[str, TensorType | Unsupported]]:
+    """Name and type of each input; a refusal in place of a type that kernels do not have."""
+    values = list(inputs)
+    _declare_plain_names(values, table)
+    for value in values:
+        kind = value.type.WhichOneof("value")
+        if kind != "tensor_type":
+            what = "no type" if kind is None else f"a {kind.removesuffix('_type')} type"
+            yield (
+                value.name,
+                Unsupported(
+                    f"input {value.name} has {what}", at=value.name, hint="inputs must be tensors"
+                ),
+            )
+            continue
+        try:
+            dtype = element_type(value.type.tensor_type.elem_type, value.name)
+        except Unsupported as refusal:
+            yield value.name, refusal
+            continue
+        if not value.type.tensor_type.HasField("shape"):
+            yield (
+                value.name,
+                Unsupported(
+                    f"input {value.name} has no shape",
+                    at=value.name,
+                    hint="export with the rank known; extents may stay symbolic",
+                ),
+            )
+            continue
+        yield value.name, TensorType(dtype, _shape(value, table))
+
+
+def _declare_plain_names(values: list[onnx.ValueInfoProto], table: DimTable) -> None:
+    """Names first, so that a dimension written as an expression of them can be told from a name."""
+    for value in values:
+        if value.type.WhichOneof("value") != "tensor_type":
+            continue
+        for dim in tensor_shape(value):
+            if dim.dim_param and _PLAIN.match(dim.dim_param):
+                table.named(dim.dim_param, "")
+
+
+def _shape(value: onnx.ValueInfoProto, table: DimTable) -> Shape:
+    shape: list[Dim] = []
+    for axis, dim in enumerate(tensor_shape(value)):
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0:
+            shape.append(dim.dim_value)
+            continue
+        expression = _expression(dim.dim_param, table)
+        fallback = f"{value.name}.{axis}"
+        shape.append(table.named(dim.dim_param, fallback) if expression is None else expression)
+    return tuple(shape)
+
+
+def _expression(written: str, table: DimTable) -> Dim | None:
+    """`past + 1` over dimensions that are inputs' own; None if it is anything else."""
+    if _PLAIN.match(written) or not re.search(r"[A-Za-z_]", written):
+        return None
+    if written in table.declared:
+        return None
+    try:
+        parsed = parse(written)
+    except ValueError:
+        return None
+    if not symbols(parsed) or not symbols(parsed) <= table.names.keys():
+        return None
+    return substitute(parsed, {name: table.named(name, name) for name in symbols(parsed)})
+
+
+def as_ranges(table: DimTable) -> Ranges:
+    """The table's ranges in the form that simplification takes."""
+    return dict(table.ranges)

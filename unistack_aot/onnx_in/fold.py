@@ -1,0 +1,112 @@
+"""Folding while importing: known values become constants. Not here: algebraic rules (rules/)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from unistack_aot.aicf.node import Node
+from unistack_aot.aicf.op import Array, ArrayData, Constant, Op
+from unistack_aot.aicf.types import TensorType, TupleType
+from unistack_aot.base.dtypes import i64
+from unistack_aot.base.errors import IRError
+from unistack_aot.base.symbolic import Sym
+from unistack_aot.ops.core import Extents, Item
+from unistack_aot.ops.known import symbolic_value
+from unistack_aot.ops.op import TensorOp
+
+GROWTH = 64 * 1024  # bytes by which a folded result may exceed its operands: no table is unrolled
+HEAVY = 1024 * 1024  # bytes of operands above which only cheap families are evaluated
+CHEAP = frozenset({"core", "pointwise", "reindex", "gather"})
+
+
+@dataclass
+class Folder:
+    """What each node became; asking again about a node costs nothing."""
+
+    done: dict[Node, Node] = field(default_factory=dict)
+    tuples: dict[Node, tuple[Array, ...]] = field(default_factory=dict)
+    folded: int = 0
+
+    def fold(self, node: Node) -> Node:
+        """The node with what is known replaced: by constants, by `Extents` for shape arithmetic."""
+        stack = [node]
+        while stack:
+            each = stack[-1]
+            waiting = [] if each in self.done else [a for a in each.args if a not in self.done]
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            if each not in self.done:
+                self.done[each] = self._folded(each)
+        return self.done[node]
+
+    def _folded(self, node: Node) -> Node:
+        args = tuple(self.done[arg] for arg in node.args)
+        if any(a is not b for a, b in zip(args, node.args, strict=True)):
+            node = Node(node.op, args)
+        if isinstance(node.op, Constant | Extents):
+            return node
+        found = _from_shapes(node) or self._evaluated(node)
+        if found is None:
+            return node
+        self.folded += 1
+        self.done[found] = found
+        return found
+
+    def _evaluated(self, node: Node) -> Node | None:
+        if isinstance(node.op, Item):
+            values = self.tuples.get(node.args[0])
+            return None if values is None else _constant(values[node.op.k])
+        if not isinstance(node.op, TensorOp):
+            return None
+        arrays = [arg.op.data.array for arg in node.args if isinstance(arg.op, Constant)]
+        if len(arrays) < len(node.args) or not _worth(node, sum(a.nbytes for a in arrays)):
+            return None
+        try:
+            result = node.op.reference(*arrays)
+        except IRError:  # an attribute holds a symbolic dimension
+            return None
+        if isinstance(node.type, TupleType):
+            self.tuples[node] = tuple(result)
+            return None
+        return _constant(np.asarray(result, node.tensor.dtype.numpy))
+
+
+def _from_shapes(node: Node) -> Node | None:
+    known = symbolic_value(node) if isinstance(node.type, TensorType) else None
+    if known is None:
+        return None
+    if not any(isinstance(x, Sym) for x in known.flat):
+        return _constant(known.astype(node.tensor.dtype.numpy))
+    if node.tensor.dtype is i64 and known.ndim <= 1:
+        return Node(Extents(tuple(known.reshape(-1).tolist()), scalar=known.ndim == 0))
+    return None
+
+
+def _worth(node: Node, operands: int) -> bool:
+    sizes = [_nbytes(kind) for kind in _types(node)]
+    known = [size for size in sizes if size is not None]
+    if len(known) < len(sizes) or sum(known) > operands + GROWTH:
+        return False
+    return node.op.family in CHEAP or operands <= HEAVY
+
+
+def _types(node: Node) -> tuple[TensorType, ...]:
+    return node.type.items if isinstance(node.type, TupleType) else (node.type,)
+
+
+def _nbytes(kind: TensorType) -> int | None:
+    count = 1
+    for extent in kind.shape:
+        if not isinstance(extent, int):
+            return None
+        count *= extent
+    return count * kind.dtype.bytes
+
+
+def _constant(array: Array) -> Node:
+    op: Op = Constant(ArrayData.of(array))
+    return Node(op)

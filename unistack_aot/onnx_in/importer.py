@@ -1,0 +1,263 @@
+"""ONNX graphs to AICF: nodes, regions and local functions. Not here: what operators mean (ops/)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import onnx
+from onnx import AttributeProto
+
+from unistack_aot.aicf.graph import Graph, Origins
+from unistack_aot.aicf.node import Node
+from unistack_aot.aicf.op import Input
+from unistack_aot.base.errors import BadModel, IRError, Unsupported
+from unistack_aot.onnx_in.dims import Declared, DimTable, as_ranges, input_types
+from unistack_aot.onnx_in.order import label_of, ordered
+from unistack_aot.onnx_in.read import Model, Source, read_model, read_opsets
+from unistack_aot.onnx_in.reasons import summary, why_unknown
+from unistack_aot.onnx_in.scope import Gap, Scope, Session
+from unistack_aot.onnx_in.tensors import read_tensor
+from unistack_aot.ops.onnx import OnnxCall, Subgraph, importer_for
+
+Functions = dict[tuple[str, str, str], onnx.FunctionProto]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What the import did: nodes of the model, those no output needs, folded ones, dim names."""
+
+    onnx_nodes: int
+    unused_nodes: int
+    folded: int
+    dims: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A model as AICF. `ranges` bounds each symbolic dimension; None: no bound was declared."""
+
+    graph: Graph
+    origins: Origins
+    opsets: dict[str, int]
+    name: str
+    ranges: dict[str, tuple[int, int | None]]
+    report: Report
+
+
+def import_model(model: Model, dims: Declared | None = None) -> Imported:
+    """Import a path, bytes or ModelProto.
+
+    `dims` fixes dimensions (int) or bounds them (least, greatest). Errors: BadInput, BadModel, or
+    Unsupported with every gap at once.
+    """
+    source = read_model(model)
+    table = DimTable(dims or {})
+    graph, session = attempt(source, table)
+    if session.gaps:
+        what, hint = summary(source.name, session.gaps)
+        raise Unsupported(what, hint=hint)
+    total = len(source.proto.graph.node)
+    report = Report(total, total - session.nodes, session.folding.folded, dict(table.names))
+    return Imported(graph, session.origins, source.opsets, source.name, dict(table.ranges), report)
+
+
+def attempt(source: Source, table: DimTable) -> tuple[Graph, Session]:
+    """Import as far as possible; what could not be imported is in the session's gaps."""
+    proto = source.proto.graph
+    _refuse_sparse(proto)
+    weights = {tensor.name: tensor for tensor in proto.initializer}
+    inputs = [value for value in proto.input if value.name not in weights]
+    kinds = list(input_types(inputs, table))
+    table.check_declared()
+    functions = {(f.domain, f.name, f.overload): f for f in source.proto.functions}
+    session = Session(source.folder, functions, as_ranges(table))
+    scope = Scope(session, source.opsets, initializers=weights)
+    for name, kind in kinds:
+        if name in scope.values:
+            raise BadModel(f"two inputs are called {name!r}", at=name, hint="export it again")
+        if isinstance(kind, Unsupported):
+            session.gaps.append(Gap(name, "", 0, kind.what, kind.hint or ""))
+            scope.values[name] = None
+        else:
+            scope.values[name] = Node(Input(name, kind))
+    formals = tuple(node for node in scope.values.values() if node is not None)
+    session.nodes = len(ordered(proto.node, (value.name for value in proto.output)))
+    results = run(scope, proto.node, [value.name for value in proto.output])
+    outputs = tuple((name, node) for name, node in results if node is not None)
+    return Graph(source.name, formals, outputs), session
+
+
+def _refuse_sparse(proto: onnx.GraphProto) -> None:
+    if proto.sparse_initializer:
+        name = proto.sparse_initializer[0].values.name
+        raise Unsupported("a sparse initializer", at=name, hint="export dense weights")
+
+
+def run(
+    scope: Scope, nodes: Sequence[onnx.NodeProto], results: Sequence[str]
+) -> list[tuple[str, Node | None]]:
+    """Import what `results` need into `scope`, and give the results."""
+    for index, proto in ordered(nodes, results):
+        label = scope.prefix + label_of(index, proto)
+        for name, value in zip(proto.output, _outputs(scope, proto, label), strict=False):
+            if name:
+                scope.values[name] = value
+    return [(name, scope.find(name, f"output {name}")) for name in results]
+
+
+def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | None]:
+    """The values of one ONNX node; all None, and a gap noted, if it cannot be imported."""
+    args = [scope.find(name, label) if name else None for name in proto.input]
+    poisoned = any(name and arg is None for name, arg in zip(proto.input, args, strict=True))
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    function = scope.session.functions.get((proto.domain, proto.op_type, proto.overload))
+    version = scope.opsets.get(domain, 0)
+    absent: list[Node | None] = [None] * len(proto.output)
+    if function is not None:
+        return absent if poisoned else _call_function(scope, proto, function, args, label)
+    importer = importer_for(domain, proto.op_type, version)
+    if importer is None:
+        reason, hint = why_unknown(domain, proto.op_type, version)
+        scope.session.gaps.append(Gap(label, proto.op_type, version, reason, hint))
+        return absent
+    if poisoned:
+        return absent
+    try:
+        call = OnnxCall(
+            proto.op_type,
+            label,
+            version,
+            tuple(args),
+            {a.name: decoded for a, decoded in _attributes(scope, proto.attribute, label)},
+            len(proto.output),
+            scope.session.ranges,
+        )
+        return _traced(scope.session, importer(call), proto, label)
+    except Unsupported as refusal:
+        prefix = f"{proto.op_type}({version})"
+        reason = refusal.what.removeprefix(prefix).strip()
+        gap = Gap(label, proto.op_type, version, reason, refusal.hint or "")
+        scope.session.gaps.append(gap)
+        return absent
+    except IRError as fault:
+        raise BadModel(
+            f"{proto.op_type}({version}): {fault.what}",
+            at=label,
+            hint="operands do not fit the operator; check the model with onnx.checker",
+        ) from fault
+
+
+def _traced(
+    session: Session, made: Node | Sequence[Node], proto: onnx.NodeProto, label: str
+) -> list[Node | None]:
+    nodes = [made] if isinstance(made, Node) else list(made)
+    if any(proto.output[len(nodes) :]):
+        names = ", ".join(name for name in proto.output[len(nodes) :] if name)
+        raise Unsupported(f"with output {names}", at=label, hint="export without that output")
+    folded: list[Node | None] = []
+    for node in nodes:
+        value = session.folding.fold(node)
+        session.trace(value, label)
+        folded.append(value)
+    return folded
+
+
+def _call_function(
+    scope: Scope,
+    proto: onnx.NodeProto,
+    function: onnx.FunctionProto,
+    args: list[Node | None],
+    label: str,
+) -> list[Node | None]:
+    """Import a model-local function in place."""
+    key = (function.domain, function.name, function.overload)
+    if key in scope.calls:
+        raise BadModel(f"function {function.name} calls itself", at=label, hint="export it again")
+    opsets = read_opsets(function.opset_import, 8, function.name)
+    attributes = {a.name: value for a, value in _attributes(scope, function.attribute_proto, label)}
+    attributes |= {a.name: value for a, value in _attributes(scope, proto.attribute, label)}
+    inner = Scope(
+        scope.session,
+        {**scope.opsets, **opsets},
+        prefix=f"{label}/",
+        attributes=attributes,
+        calls=(*scope.calls, key),
+    )
+    inner.values.update(dict.fromkeys(function.input))
+    inner.values.update(zip(function.input, args, strict=False))
+    return [node for _, node in run(inner, function.node, list(function.output))]
+
+
+def _attributes(
+    scope: Scope, protos: Iterable[AttributeProto], label: str
+) -> Iterable[tuple[AttributeProto, Any]]:
+    for proto in protos:
+        if proto.ref_attr_name:
+            if proto.ref_attr_name in scope.attributes:
+                yield proto, scope.attributes[proto.ref_attr_name]
+        else:
+            yield proto, _decoded(scope, proto, label)
+
+
+def _decoded(scope: Scope, proto: AttributeProto, label: str) -> Any:
+    match proto.type:
+        case AttributeProto.FLOAT:
+            return proto.f
+        case AttributeProto.INT:
+            return proto.i
+        case AttributeProto.STRING:
+            return proto.s.decode("utf-8", "replace")
+        case AttributeProto.FLOATS:
+            return tuple(proto.floats)
+        case AttributeProto.INTS:
+            return tuple(proto.ints)
+        case AttributeProto.STRINGS:
+            return tuple(s.decode("utf-8", "replace") for s in proto.strings)
+        case AttributeProto.TENSOR:
+            return read_tensor(proto.t, scope.session.folder, label)
+        case AttributeProto.GRAPH:
+            return _subgraph(scope, proto.g, label)
+        case _:
+            kind = AttributeProto.AttributeType.Name(proto.type).lower()
+            raise Unsupported(f"with attribute {proto.name} of type {kind}", at=label)
+
+
+def _subgraph(scope: Scope, proto: onnx.GraphProto, label: str) -> Subgraph:
+    """A region that can be imported closed or in place, when the importer asks for it."""
+
+    def fill(inner: Scope, formals: tuple[Node, ...]) -> tuple[tuple[str, Node], ...]:
+        _refuse_sparse(proto)
+        inner.initializers.update({tensor.name: tensor for tensor in proto.initializer})
+        names = [v.name for v in proto.input if v.name not in inner.initializers]
+        if len(names) != len(formals):
+            raise BadModel(
+                f"a region takes {len(names)} inputs, its node gives {len(formals)}", at=label
+            )
+        inner.values.update(zip(names, formals, strict=True))
+        results = run(inner, proto.node, [value.name for value in proto.output])
+        if any(node is None for _, node in results):
+            raise _Unfinished
+        return tuple((name, node) for name, node in results if node is not None)
+
+    def build(given: tuple[Node, ...]) -> tuple[Graph, tuple[Node, ...]]:
+        inner = scope.inside(True, f"{label}/")
+        names = [value.name for value in proto.input]
+        formals = tuple(Node(Input(n, v.tensor)) for n, v in zip(names, given, strict=True))
+        results = fill(inner, formals)
+        outer = tuple(pair[0] for pair in inner.captured.values())
+        inputs = (*formals, *(pair[1] for pair in inner.captured.values()))
+        return Graph(proto.name, inputs, results), outer
+
+    def inline(given: tuple[Node, ...]) -> tuple[Node, ...]:
+        return tuple(node for _, node in fill(scope.inside(False, f"{label}/"), given))
+
+    return Subgraph(build, inline)
+
+
+class _Unfinished(Unsupported):
+    """A region holds a node that cannot be imported; its own gap says why."""
+
+    def __init__(self) -> None:
+        super().__init__("with a region that cannot be imported")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeAlias
@@ -145,6 +145,10 @@ class Program:
         """All launches in program order, those inside regions included."""
         return _launches(self.steps)
 
+    def map_launches(self, change: Callable[[Launch], Launch]) -> Program:
+        """The program with every launch changed, those inside regions included."""
+        return replace(self, steps=_mapped(self.steps, change))
+
     def with_steps(self, steps: tuple[Step, ...]) -> Program:
         """The same buffers under other steps."""
         return replace(self, steps=steps)
@@ -162,3 +166,19 @@ def _launches(steps: tuple[Step, ...]) -> Iterator[Launch]:
                 yield from _launches(step.body)
             case HostCopy():
                 pass
+
+
+def _mapped(steps: tuple[Step, ...], change: Callable[[Launch], Launch]) -> tuple[Step, ...]:
+    result: list[Step] = []
+    for step in steps:
+        match step:
+            case Launch():
+                result.append(change(step))
+            case HostIf():
+                then, otherwise = _mapped(step.then, change), _mapped(step.otherwise, change)
+                result.append(replace(step, then=then, otherwise=otherwise))
+            case HostLoop():
+                result.append(replace(step, body=_mapped(step.body, change)))
+            case HostCopy():
+                result.append(step)
+    return tuple(result)

@@ -1,0 +1,1 @@
+"""AICF to naive MCIR: one kernel per node, no decisions. Not here: fusion, tiles, layouts (schedule/)."""

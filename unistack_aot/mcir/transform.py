@@ -1,0 +1,309 @@
+"""Traversal and rewriting of kernel statements: map scalars, rename buffers and variables, collect loads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TypeAlias, assert_never
+
+from unistack_aot.base.dtypes import i64
+from unistack_aot.base.symbolic import Dim, rename, substitute, symbol
+from unistack_aot.ir.scalar import (
+    IndexEntry,
+    Load,
+    Name,
+    Scalar,
+    loads,
+    substitute_indices,
+    transform,
+)
+from unistack_aot.mcir.nodes import (
+    Axis,
+    Contract,
+    Drain,
+    Fold,
+    Kernel,
+    Let,
+    Loop,
+    Stmt,
+    Store,
+    Stream,
+    Sync,
+    Tile,
+    View,
+    When,
+)
+
+Body: TypeAlias = tuple[Stmt, ...]
+
+
+def children(stmt: Stmt) -> tuple[Body, ...]:
+    """The statement lists directly inside a statement."""
+    match stmt:
+        case Loop() | Stream() | Drain() | Fold():
+            return (stmt.body,)
+        case When():
+            return stmt.body, stmt.otherwise
+        case Let() | Store() | Tile() | Contract() | Sync():
+            return ()
+        case _:
+            assert_never(stmt)
+
+
+def walk(body: Body) -> Iterator[Stmt]:
+    """Every statement, outer before inner, in order."""
+    for stmt in body:
+        yield stmt
+        for inner in children(stmt):
+            yield from walk(inner)
+
+
+def with_children(stmt: Stmt, bodies: tuple[Body, ...]) -> Stmt:
+    """The same statement around other statement lists, as listed by `children`."""
+    match stmt:
+        case Loop() | Stream() | Drain() | Fold():
+            return replace(stmt, body=bodies[0])
+        case When():
+            return replace(stmt, body=bodies[0], otherwise=bodies[1])
+        case Let() | Store() | Tile() | Contract() | Sync():
+            return stmt
+        case _:
+            assert_never(stmt)
+
+
+def rewrite(body: Body, change: Callable[[Stmt], Stmt | Body | None]) -> Body:
+    """Rewrite statements bottom-up; `change` may return a statement, several, or None to keep it."""
+    result: list[Stmt] = []
+    for stmt in body:
+        inner = tuple(rewrite(part, change) for part in children(stmt))
+        fresh = with_children(stmt, inner) if inner else stmt
+        changed = change(fresh)
+        if changed is None:
+            result.append(fresh)
+        elif isinstance(changed, tuple):
+            result.extend(changed)
+        else:
+            result.append(changed)
+    return tuple(result)
+
+
+def scalars(stmt: Stmt) -> tuple[Scalar, ...]:
+    """Scalars that a statement itself evaluates (not those of statements inside it)."""
+    match stmt:
+        case Let():
+            return (stmt.value,)
+        case Store():
+            return (stmt.value, *(e for e in stmt.index if isinstance(e, Scalar)))
+        case Fold():
+            return stmt.values
+        case When():
+            return (stmt.condition,)
+        case Contract():
+            return tuple(v.within for v in (stmt.a, stmt.b) if v.within is not None)
+        case Loop() | Stream() | Tile() | Drain() | Sync():
+            return ()
+        case _:
+            assert_never(stmt)
+
+
+def map_scalars(body: Body, change: Callable[[Scalar], Scalar]) -> Body:
+    """Apply `change` to every scalar of every statement."""
+
+    def entry(e: IndexEntry) -> IndexEntry:
+        return change(e) if isinstance(e, Scalar) else e
+
+    def view(v: View) -> View:
+        return v if v.within is None else replace(v, within=change(v.within))
+
+    def each(stmt: Stmt) -> Stmt | None:
+        match stmt:
+            case Let():
+                return Let(stmt.name, change(stmt.value))
+            case Store():
+                index = tuple(entry(e) for e in stmt.index)
+                return replace(stmt, index=index, value=change(stmt.value))
+            case Fold():
+                return replace(stmt, values=tuple(change(v) for v in stmt.values))
+            case When():
+                return replace(stmt, condition=change(stmt.condition))
+            case Contract():
+                return replace(stmt, a=view(stmt.a), b=view(stmt.b))
+            case _:
+                return None
+
+    return rewrite(body, each)
+
+
+def replace_loads(body: Body, change: Callable[[Load], Scalar | None]) -> Body:
+    """Replace loads wherever they occur; None keeps a load."""
+
+    def each(value: Scalar) -> Scalar:
+        return transform(value, lambda v: change(v) if isinstance(v, Load) else None)
+
+    return map_scalars(body, each)
+
+
+def all_loads(body: Body) -> Iterator[Load]:
+    """Every load of every statement."""
+    for stmt in walk(body):
+        for value in scalars(stmt):
+            yield from loads(value)
+
+
+def rename_buffers(body: Body, names: Mapping[str, str]) -> Body:
+    """Rename buffers and tiles in loads, stores, tile declarations and contractions."""
+
+    def each(stmt: Stmt) -> Stmt | None:
+        match stmt:
+            case Store():
+                return replace(stmt, buffer=names.get(stmt.buffer, stmt.buffer))
+            case Tile():
+                return replace(stmt, name=names.get(stmt.name, stmt.name))
+            case Drain():
+                return replace(stmt, acc=names.get(stmt.acc, stmt.acc))
+            case Contract():
+                return replace(
+                    stmt,
+                    acc=names.get(stmt.acc, stmt.acc),
+                    a=replace(stmt.a, buffer=names.get(stmt.a.buffer, stmt.a.buffer)),
+                    b=replace(stmt.b, buffer=names.get(stmt.b.buffer, stmt.b.buffer)),
+                )
+            case _:
+                return None
+
+    def load(value: Load) -> Scalar | None:
+        fresh = names.get(value.buffer)
+        return None if fresh is None else Load(fresh, value.index, value.dtype)
+
+    return replace_loads(rewrite(body, each), load)
+
+
+def substitute_vars(body: Body, env: Mapping[str, IndexEntry]) -> Body:
+    """Replace index variables (which `body` must not bind itself) by expressions."""
+    dims = {k: v for k, v in env.items() if not isinstance(v, Scalar)}
+
+    def dim(value: Dim) -> Dim:
+        return substitute(value, dims)
+
+    def each(stmt: Stmt) -> Stmt | None:
+        match stmt:
+            case Store():
+                return replace(stmt, index=tuple(_entry(e, env) for e in stmt.index))
+            case Fold():
+                return replace(stmt, axes=tuple(Axis(a.var, dim(a.extent)) for a in stmt.axes))
+            case Loop() | Stream():
+                return replace(stmt, extent=dim(stmt.extent))
+            case Tile():
+                return replace(stmt, shape=tuple(dim(d) for d in stmt.shape))
+            case Contract():
+                return replace(stmt, a=_view(stmt.a, dims), b=_view(stmt.b, dims))
+            case _:
+                return None
+
+    return rewrite(map_scalars(body, lambda v: substitute_indices(v, env)), each)
+
+
+def _entry(entry: IndexEntry, env: Mapping[str, IndexEntry]) -> IndexEntry:
+    if isinstance(entry, Scalar):
+        return entry
+    if isinstance(entry, int):
+        return entry
+    fresh = substitute_indices(Load("", (entry,), i64), env)
+    return fresh.index[0] if isinstance(fresh, Load) else entry
+
+
+def _view(view: View, dims: Mapping[str, Dim]) -> View:
+    axes = tuple(Axis(a.var, substitute(a.extent, dims)) for a in view.axes)
+    return replace(view, axes=axes, index=tuple(substitute(i, dims) for i in view.index))
+
+
+def bound_vars(body: Body) -> tuple[str, ...]:
+    """Names that statements bind: loop variables, fold axes and states, lets, tiles, drained values."""
+    names: list[str] = []
+    for stmt in walk(body):
+        match stmt:
+            case Loop() | Stream():
+                names.append(stmt.var)
+            case Fold():
+                names += [a.var for a in stmt.axes]
+                names += stmt.states
+            case Let() | Tile():
+                names.append(stmt.name)
+            case Drain():
+                names += [stmt.rows.var, stmt.cols.var, stmt.value]
+            case Contract():
+                names += [a.var for v in (stmt.a, stmt.b) for a in v.axes]
+            case Store() | When() | Sync():
+                pass
+            case _:
+                assert_never(stmt)
+    return tuple(names)
+
+
+def rename_bound(body: Body, names: Mapping[str, str]) -> Body:
+    """Rename bound variables, states, lets and tiles, where they are bound and where they are used."""
+
+    def new(name: str) -> str:
+        return names.get(name, name)
+
+    def axis(a: Axis) -> Axis:
+        return Axis(new(a.var), rename(a.extent, names))
+
+    def each(stmt: Stmt) -> Stmt | None:
+        match stmt:
+            case Loop() | Stream():
+                return replace(stmt, var=new(stmt.var), extent=rename(stmt.extent, names))
+            case Fold():
+                states = tuple(new(s) for s in stmt.states)
+                return replace(stmt, states=states, axes=tuple(axis(a) for a in stmt.axes))
+            case Let() | Tile():
+                return replace(stmt, name=new(stmt.name))
+            case Drain():
+                return replace(
+                    stmt, rows=axis(stmt.rows), cols=axis(stmt.cols), value=new(stmt.value)
+                )
+            case Store():
+                index = tuple(e if isinstance(e, Scalar) else rename(e, names) for e in stmt.index)
+                return replace(stmt, index=index)
+            case Contract():
+                return replace(stmt, a=_renamed(stmt.a, names), b=_renamed(stmt.b, names))
+            case When() | Sync():
+                return None
+            case _:
+                assert_never(stmt)
+
+    def leaf(value: Scalar) -> Scalar | None:
+        return Name(new(value.name), value.dtype) if isinstance(value, Name) else None
+
+    symbols: dict[str, IndexEntry] = {old: symbol(fresh) for old, fresh in names.items()}
+    renamed = map_scalars(body, lambda v: substitute_indices(transform(v, leaf), symbols))
+    return rename_buffers(rewrite(renamed, each), names)
+
+
+def _renamed(view: View, names: Mapping[str, str]) -> View:
+    axes = tuple(Axis(names.get(a.var, a.var), rename(a.extent, names)) for a in view.axes)
+    return replace(view, axes=axes, index=tuple(rename(i, names) for i in view.index))
+
+
+def perfect_nest(body: Body) -> tuple[tuple[Loop, ...], Body]:
+    """The outermost loops that contain exactly one statement each, and the statements inside the last."""
+    loops: list[Loop] = []
+    while len(body) == 1 and isinstance(body[0], Loop):
+        loops.append(body[0])
+        body = body[0].body
+    return tuple(loops), body
+
+
+def around(loops: tuple[Loop, ...], body: Body) -> Body:
+    """Rebuild a nest of loops around `body`."""
+    for loop in reversed(loops):
+        body = (replace(loop, body=body),)
+    return body
+
+
+def map_store(kernel: Kernel) -> tuple[tuple[Loop, ...], Store] | None:
+    """The loops and the only store of a kernel that computes each result element by one expression; else None."""
+    loops, body = perfect_nest(kernel.body)
+    if len(body) == 1 and isinstance(body[0], Store) and body[0].combine == "set":
+        return loops, body[0]
+    return None

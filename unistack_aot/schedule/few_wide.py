@@ -1,0 +1,152 @@
+"""Loop roles for machines of few wide workers (cores with vector units): grid over cores, vectors innermost.
+
+Not here: tiles of contractions (contract.py), fusion of kernels (fusion.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from unistack_aot.base.symbolic import Dim, Ranges
+from unistack_aot.mcir.accesses import accesses
+from unistack_aot.mcir.nodes import Drain, Fold, Kernel, Let, Loop, Role, Stmt, Store, Stream, When
+from unistack_aot.schedule.operators import can_fuse, fused, split, with_role
+
+
+@dataclass(frozen=True, slots=True)
+class WideWorkers:
+    """Numbers the choice depends on.
+
+    `task` is the least number of scalar operations worth handing to another worker (its wake-up cost in work);
+    `chunk` the elements of a one-dimensional loop given to a worker at once.
+    """
+
+    task: int = 16384
+    chunk: int = 8192
+    tasks: int = 64
+
+
+def assign_roles(kernel: Kernel, ranges: Ranges, numbers: WideWorkers) -> Kernel:
+    """Decide every MAP loop and fold of a kernel: outermost loops to GRID, innermost to VECTOR, the rest SEQ."""
+    body = tuple(_nest(kernel, stmt, ranges, numbers) for stmt in kernel.body)
+    return kernel.with_body(body)
+
+
+def _nest(kernel: Kernel, stmt: Stmt, ranges: Ranges, numbers: WideWorkers) -> Stmt:
+    if not isinstance(stmt, Loop) or stmt.role is not Role.MAP:
+        return _inner(kernel, (stmt,), ranges)[0]
+    loop = _flatten(kernel, stmt, ranges)
+    if not _deep(loop):
+        return _single(kernel, loop, ranges, numbers)
+    if _work(loop) < numbers.task:
+        return _inner(kernel, (loop,), ranges)[0]
+    return _grid(kernel, loop, ranges, numbers.tasks)
+
+
+def _flatten(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
+    """Join loops from the inside out while addresses stay linear."""
+    if len(loop.body) == 1 and isinstance(loop.body[0], Loop) and loop.body[0].role is Role.MAP:
+        inner = _flatten(kernel, loop.body[0], _with(ranges, loop))
+        loop = replace(loop, body=(inner,))
+        if can_fuse(kernel, loop, ranges):
+            return fused(loop)
+    return loop
+
+
+def _single(kernel: Kernel, loop: Loop, ranges: Ranges, numbers: WideWorkers) -> Stmt:
+    """A loop without loops inside: chunks over workers, vectors inside a chunk."""
+    if not _straight(loop.body):
+        body = _inner(kernel, loop.body, _with(ranges, loop))
+        small = isinstance(loop.extent, int) and _work(loop) < numbers.task
+        return with_role(loop, Role.SEQ if small else Role.GRID, body)
+    vector = Role.VECTOR if _vectorises(kernel, loop, ranges) else Role.SEQ
+    if isinstance(loop.extent, int) and loop.extent <= numbers.chunk:
+        return with_role(loop, vector)
+    return split(loop, numbers.chunk, Role.GRID, vector)
+
+
+def _grid(kernel: Kernel, loop: Loop, ranges: Ranges, wanted: int) -> Loop:
+    """Outer loops become GRID until there are enough tasks; a loop with straight code inside stays for vectors."""
+    inside = _with(ranges, loop)
+    (only, *others) = loop.body
+    extent = loop.extent if isinstance(loop.extent, int) else 1
+    nested = not others and isinstance(only, Loop) and only.role is Role.MAP
+    if nested and isinstance(only, Loop) and _deep(only) and extent < wanted:
+        return with_role(loop, Role.GRID, (_grid(kernel, only, inside, wanted // max(extent, 1)),))
+    return with_role(loop, Role.GRID, _inner(kernel, loop.body, inside))
+
+
+def _inner(kernel: Kernel, body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
+    """Roles of everything inside one worker's task."""
+    return tuple(_one(kernel, stmt, ranges) for stmt in body)
+
+
+def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
+    match stmt:
+        case Loop():
+            if stmt.role is Role.MAP and _straight(stmt.body):
+                vector = _vectorises(kernel, stmt, ranges)
+                return with_role(stmt, Role.VECTOR if vector else Role.SEQ)
+            body = _inner(kernel, stmt.body, _with(ranges, stmt))
+            return with_role(stmt, Role.SEQ if stmt.role is Role.MAP else stmt.role, body)
+        case Fold():
+            return _fold(kernel, stmt, ranges)
+        case When():
+            yes = _inner(kernel, stmt.body, ranges)
+            return replace(stmt, body=yes, otherwise=_inner(kernel, stmt.otherwise, ranges))
+        case Drain() | Stream():
+            return replace(stmt, body=_inner(kernel, stmt.body, ranges))
+        case _:
+            return stmt
+
+
+def _fold(kernel: Kernel, fold: Fold, ranges: Ranges) -> Fold:
+    """A fold runs in vectors if it has no inner statements and reads contiguously along its last axis."""
+    inside = dict(ranges)
+    for axis in fold.axes:
+        inside[axis.var] = (0, axis.extent - 1 if isinstance(axis.extent, int) else None)
+    if fold.body:
+        return replace(fold, body=_inner(kernel, fold.body, inside))
+    last = fold.axes[-1]
+    probe = (replace(fold, axes=()),)
+    strides = [a.stride(last.var) for a in accesses(kernel, probe, inside)]
+    wide = all(s in (0, 1) for s in strides) and not (
+        isinstance(last.extent, int) and last.extent < 8
+    )
+    return replace(fold, role=Role.VECTOR if wide else Role.SEQ)
+
+
+def _vectorises(kernel: Kernel, loop: Loop, ranges: Ranges) -> bool:
+    """Stores must be contiguous; strided or gathered loads still pay off."""
+    found = accesses(kernel, loop.body, _with(ranges, loop))
+    return all(a.stride(loop.var) == 1 for a in found if a.write)
+
+
+def _straight(body: tuple[Stmt, ...]) -> bool:
+    return all(isinstance(stmt, Let | Store) for stmt in body)
+
+
+def _deep(loop: Loop) -> bool:
+    return any(isinstance(stmt, Loop | Fold | Stream) for stmt in loop.body)
+
+
+def _work(loop: Loop) -> int:
+    """Iterations of a nest, symbolic extents counted as large."""
+    extent = loop.extent if isinstance(loop.extent, int) else 1 << 20
+    inner = 0
+    for stmt in loop.body:
+        match stmt:
+            case Loop():
+                inner += _work(stmt)
+            case Fold():
+                sizes = (a.extent if isinstance(a.extent, int) else 1024 for a in stmt.axes)
+                inner += prod(sizes)
+            case _:
+                inner += 1
+    return extent * max(inner, 1)
+
+
+def _with(ranges: Ranges, loop: Loop) -> dict[str, tuple[int | None, int | None]]:
+    top: Dim | None = loop.extent - 1 if isinstance(loop.extent, int) else None
+    return {**ranges, loop.var: (0, top if isinstance(top, int) else None)}

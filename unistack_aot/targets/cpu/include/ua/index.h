@@ -1,0 +1,68 @@
+// Index arithmetic, integer functions and conversions that generated kernels call.
+// Not here: floating-point functions (math.h), storage of narrow floats (half.h).
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <ua/vec.h>
+
+namespace ua {
+
+// Quotient and remainder rounded towards minus infinity, as index expressions mean them.
+UA_INLINE int64_t floor_div(int64_t a, int64_t b) {
+  const int64_t q = a / b;
+  return q - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+UA_INLINE int64_t floor_mod(int64_t a, int64_t b) {
+  const int64_t r = a % b;
+  return r + (((r != 0) & ((r < 0) != (b < 0))) ? b : 0);
+}
+UA_INLINE int64_t min_index(int64_t a, int64_t b) { return a < b ? a : b; }
+UA_INLINE int64_t max_index(int64_t a, int64_t b) { return a > b ? a : b; }
+
+// Integer functions with ONNX semantics: division truncates, mod has the sign of the divisor, fmod of the dividend.
+// Division by zero gives 0 instead of a trap, and the most negative number divided by -1 wraps.
+template <class T>
+UA_INLINE T int_div(T a, T b) {
+  if (b == T(0)) return T(0);
+  if (std::is_signed<T>::value && b == T(-1)) return T(T(0) - a);
+  return T(a / b);
+}
+template <class T>
+UA_INLINE T int_fmod(T a, T b) {
+  if (b == T(0) || (std::is_signed<T>::value && b == T(-1))) return T(0);
+  return T(a % b);
+}
+template <class T>
+UA_INLINE T int_mod(T a, T b) {
+  const T r = int_fmod(a, b);
+  return (r != T(0) && (r < T(0)) != (b < T(0))) ? T(r + b) : r;
+}
+template <class T>
+UA_INLINE T int_min(T a, T b) { return a < b ? a : b; }
+template <class T>
+UA_INLINE T int_max(T a, T b) { return a > b ? a : b; }
+template <class T>
+UA_INLINE T int_abs(T a) { return a < T(0) ? T(T(0) - a) : a; }
+template <class T>
+UA_INLINE T int_sign(T a) { return T((a > T(0)) - (a < T(0))); }
+template <class T>
+UA_INLINE T int_pow(T a, T b) { return T(__builtin_pow(double(a), double(b))); }
+
+inline constexpr float nan() { return __builtin_nanf(""); }
+inline constexpr float infinity() { return __builtin_inff(); }
+
+template <class T>
+UA_INLINE bool isnan(T x) { return x != x; }
+template <class T>
+UA_INLINE bool isinf(T x) { return x == T(infinity()) || x == T(-infinity()); }
+template <class T>
+UA_INLINE T reciprocal(T x) { return T(1) / x; }
+
+// ONNX Cast between arithmetic types: floats to integers truncate towards zero.
+template <class To, class From>
+UA_INLINE To cast(From x) { return static_cast<To>(x); }
+
+}  // namespace ua

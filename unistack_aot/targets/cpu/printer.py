@@ -1,0 +1,160 @@
+"""How the host runs parallel loops and vector folds. Not here: tile instructions (tiles.py)."""
+
+from __future__ import annotations
+
+from unistack_aot.base.errors import IRError
+from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
+from unistack_aot.codegen.dialect import Dialect
+from unistack_aot.codegen.expr import identifier
+from unistack_aot.codegen.kernel import KernelWriter
+from unistack_aot.ir.scalar import Name
+from unistack_aot.mcir.monoids import Monoid
+from unistack_aot.mcir.nodes import Contract, Drain, Fold, Loop, Role, Store, Stream, Sync, Tile
+from unistack_aot.targets.cpu.dialect import DIALECT
+
+LANES = 16  # enough independent partial states to hide the latency of an add on any level up to AVX-512
+
+
+class HostPrinter:
+    """Prints what only the host knows."""
+
+    dialect: Dialect = DIALECT
+
+    def loop(self, loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
+        """GRID loops, nested ones joined, as tasks of the thread pool."""
+        if loop.role is not Role.GRID:
+            raise IRError(f"the host has no loop role {loop.role.value}")
+        grid = [loop]
+        while len(grid[-1].body) == 1 and _is_grid(grid[-1].body[0]):
+            inner = grid[-1].body[0]
+            assert isinstance(inner, Loop)
+            grid.append(inner)
+        extents = [writer.printer.dim(each.extent) for each in grid]
+        decode: list[CNode] = []
+        for position in range(len(grid) - 1, 0, -1):
+            var = identifier(grid[position].var)
+            decode.append(Line(f"const int64_t {var} = task % {extents[position]};"))
+            decode.append(Line(f"task /= {extents[position]};"))
+        decode.append(Line(f"const int64_t {identifier(loop.var)} = task;"))
+        body = self._inside(grid, 0, writer)
+        head = f"ua::parallel_for({' * '.join(extents)}, [&](int64_t task)"
+        return (Block(head, (*decode, *body), ");"),)
+
+    def _inside(self, grid: list[Loop], depth: int, writer: KernelWriter) -> tuple[CNode, ...]:
+        if depth == len(grid):
+            return writer.body(grid[-1].body)
+        with writer.scope(grid[depth].var, grid[depth].extent):
+            return self._inside(grid, depth + 1, writer)
+
+    def fold(self, fold: Fold, writer: KernelWriter) -> tuple[CNode, ...]:
+        """A fold in vectors along its last axis: lanes of partial states, merged at the end."""
+        if fold.role is not Role.VECTOR:
+            raise IRError(f"the host has no fold role {fold.role.value}")
+        monoid, kinds = writer.monoid(fold)
+        if fold.monoid in ("sum", "prod"):
+            return (
+                *writer.declare_states(fold, monoid, kinds),
+                *self._plain(fold, 0, monoid, writer),
+            )
+        lanes: list[CNode] = []
+        for state, start in zip(fold.states, monoid.identity(kinds), strict=True):
+            kind = self.dialect.type(start.dtype)
+            text = writer.printer.value(start, {})
+            name = f"{identifier(state)}_lanes"
+            lanes.append(Line(f"{kind} {name}[{LANES}];"))
+            lanes.append(Line(f"for (int lane = 0; lane < {LANES}; ++lane) {name}[lane] = {text};"))
+        loops = self._lanes(fold, 0, monoid, writer)
+        return (*lanes, *loops, *self._merge_lanes(fold, monoid, writer))
+
+    def _plain(
+        self, fold: Fold, depth: int, monoid: Monoid, writer: KernelWriter
+    ) -> tuple[CNode, ...]:
+        """Sums and products: the compiler keeps partial results per lane itself."""
+        axis = fold.axes[depth]
+        last = depth == len(fold.axes) - 1
+        with writer.scope(axis.var, axis.extent):
+            if last:
+                inner = writer.merge_point(fold, monoid, fold.states)
+            else:
+                inner = self._plain(fold, depth + 1, monoid, writer)
+        head = writer.header(identifier(axis.var), writer.printer.dim(axis.extent))
+        loop = Block(head, inner)
+        if not last:
+            return (loop,)
+        operator = "+" if fold.monoid == "sum" else "*"
+        pragma = f"#pragma omp simd reduction({operator} : {identifier(fold.states[0])})"
+        return Directive(pragma), loop
+
+    def _lanes(
+        self, fold: Fold, depth: int, monoid: Monoid, writer: KernelWriter
+    ) -> tuple[CNode, ...]:
+        axis = fold.axes[depth]
+        var, extent = identifier(axis.var), writer.printer.dim(axis.extent)
+        with writer.scope(axis.var, axis.extent):
+            if depth < len(fold.axes) - 1:
+                return (Block(writer.header(var, extent), self._lanes(fold, depth + 1, monoid, writer)),)
+            point = writer.merge_point(fold, monoid, fold.states)
+        held = self._references(fold, monoid, writer)
+        base = f"{var}_base"
+        wide = Block(
+            f"for (int lane = 0; lane < {LANES}; ++lane)",
+            (Line(f"const int64_t {var} = {base} + lane;"), *held, *point),
+        )
+        rest = Block(
+            f"for (int64_t {var} = {base}; {var} < {extent}; ++{var})",
+            (Line("constexpr int lane = 0;"), *held, *point),
+        )
+        return (
+            Line(f"int64_t {base} = 0;"),
+            Block(
+                f"for (; {base} + {LANES} <= {extent}; {base} += {LANES})",
+                (Directive(self.dialect.simd), wide),
+            ),
+            rest,
+        )
+
+    def _references(
+        self, fold: Fold, monoid: Monoid, writer: KernelWriter
+    ) -> tuple[CNode, ...]:
+        fields = monoid.fields(tuple(v.dtype for v in fold.values))
+        return tuple(
+            Line(f"{self.dialect.type(d)}& {identifier(s)} = {identifier(s)}_lanes[lane];")
+            for s, d in zip(fold.states, fields, strict=True)
+        )
+
+    def _merge_lanes(
+        self, fold: Fold, monoid: Monoid, writer: KernelWriter
+    ) -> tuple[CNode, ...]:
+        fields = monoid.fields(tuple(v.dtype for v in fold.values))
+        held = tuple(Name(s, d) for s, d in zip(fold.states, fields, strict=True))
+        other = tuple(Name(f"{s}_lane", d) for s, d in zip(fold.states, fields, strict=True))
+        start = tuple(
+            Line(f"{self.dialect.type(n.dtype)} {identifier(n.name)} = {identifier(n.name)}_lanes[0];")
+            for n in held
+        )
+        read = tuple(
+            Line(f"const {self.dialect.type(n.dtype)} {identifier(n.name)} = {identifier(n.name)}s[lane];")
+            for n in other
+        )
+        merge = writer.assign(held, monoid.merge(held, other))
+        return (*start, Block(f"for (int lane = 1; lane < {LANES}; ++lane)", (*read, *merge)))
+
+    def tile(
+        self, stmt: Tile | Contract | Drain | Stream | Sync, writer: KernelWriter
+    ) -> tuple[CNode, ...]:
+        """Tile statements."""
+        raise IRError(f"the host cannot print {type(stmt).__name__}")
+
+    def combine(self, store: Store, place: str, value: str) -> str:
+        """Combining stores run in sequential loops here, so a plain read-modify-write does."""
+        match store.combine:
+            case "add":
+                return f"{place} = {place} + {value};"
+            case "mul":
+                return f"{place} = {place} * {value};"
+            case _:
+                return f"{place} = ua::{store.combine}({place}, {value});"
+
+
+def _is_grid(stmt: object) -> bool:
+    return isinstance(stmt, Loop) and stmt.role is Role.GRID

@@ -1,0 +1,100 @@
+"""The host CPU target: what it schedules, prints and builds."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+
+from unistack_aot.artifact import manifest
+from unistack_aot.base.errors import BadInput
+from unistack_aot.codegen.kernel import dimensions
+from unistack_aot.hw.machine import Machine, machine_for_arch
+from unistack_aot.mcir.nodes import Access, Kernel
+from unistack_aot.mcir.program import Launch, Program
+from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
+from unistack_aot.schedule.lifetimes import export
+from unistack_aot.targets.cpu.build import LEVELS, compiler, link_job, object_job
+from unistack_aot.targets.cpu.source import entry, kernel_text, unit
+from unistack_aot.targets.target import Constants, Progress, Request, Scheduled, Source
+from unistack_aot.targets.toolchain import run_job, run_jobs
+
+KERNELS_PER_UNIT = 12
+name = "cpu"
+
+
+def levels(requested: str | None) -> tuple[str, ...]:
+    """The instruction-set levels for `cpu` or `cpu:level`."""
+    if requested is None:
+        native = "aarch64" if platform.machine() == "aarch64" else "x86-64-v3"
+        compiler(LEVELS[native])
+        return (native,)
+    if requested not in LEVELS:
+        raise BadInput(
+            f"no instruction-set level is called {requested!r}", hint=f"use one of {', '.join(LEVELS)}"
+        )
+    compiler(LEVELS[requested])
+    return (requested,)
+
+
+def machine(level: str) -> Machine:
+    """The built-in property map of a level, so that results do not depend on the building machine."""
+    return machine_for_arch(level)
+
+
+def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
+    """Decide every kernel for this level."""
+    decided: dict[Kernel, Kernel] = {}
+
+    def change(launch: Launch) -> Launch:
+        if launch.kernel not in decided:
+            decided[launch.kernel] = assign_roles(launch.kernel, request.ranges, WideWorkers())
+        return replace(launch, kernel=decided[launch.kernel])
+
+    return Scheduled(program.map_launches(change), constants)
+
+
+def emit(
+    program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]
+) -> Source:
+    """Translation units of the kernels, and one with the launch table."""
+    exported = export(program, keys)
+    symbols = {kernel: f"k{number}" for number, kernel in enumerate(exported.kernels)}
+    origins: dict[Kernel, tuple[str, ...]] = {}
+    for launch in exported.launches:
+        known = origins.get(launch.kernel, ())
+        origins[launch.kernel] = tuple(dict.fromkeys((*known, *launch.origins)))
+    texts = tuple(
+        kernel_text(symbols[k], k, request.ranges, origins[k]) for k in exported.kernels
+    )
+    files = [("entry", entry(texts, exported.launches, symbols, exported.numbers, dims))]
+    for start in range(0, len(texts), KERNELS_PER_UNIT):
+        number = start // KERNELS_PER_UNIT
+        files.append((f"kernels_{number}", unit(texts[start : start + KERNELS_PER_UNIT])))
+    kernels = tuple(_described(symbols[k], k, origins[k]) for k in exported.kernels)
+    needs = LEVELS[request.level].needs
+    return Source(tuple(files), kernels, exported.buffers, exported.steps, needs)
+
+
+def build(source: Source, request: Request, progress: Progress) -> bytes:
+    """Compile the units in parallel and link them."""
+    isa = LEVELS[request.level]
+    jobs = [object_job(isa, file, content) for file, content in source.files]
+    done = run_jobs(jobs, lambda count: progress(request.name, count, len(jobs) + 1))
+    objects = tuple(
+        (f"{file}.o", outcome.data)
+        for (file, _), outcome in zip(source.files, done, strict=True)
+    )
+    linked = run_job(link_job(isa, objects)).data
+    progress(request.name, len(jobs) + 1, len(jobs) + 1)
+    return linked
+
+
+def _described(symbol: str, kernel: Kernel, origins: tuple[str, ...]) -> manifest.Kernel:
+    kinds: dict[Access, manifest.ParamKind] = {
+        Access.IN: "in",
+        Access.OUT: "out",
+        Access.INOUT: "inout",
+    }
+    pointers = tuple(manifest.Param(p.name, kinds[p.access]) for p in kernel.params)
+    sizes = tuple(manifest.Param(name, "dim64") for name in dimensions(kernel))
+    return manifest.Kernel(symbol, (*pointers, *sizes), origins=origins)

@@ -1,0 +1,72 @@
+"""What the pipeline asks of a target. Not here: which targets exist (registry.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from unistack_aot.artifact import manifest
+from unistack_aot.base.symbolic import Ranges
+from unistack_aot.hw.machine import Machine
+from unistack_aot.mcir.program import Program
+
+Constants = Mapping[str, NDArray[Any]]
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One variant to build: the target as written ("cpu:x86-64-v3"), precision and dimension ranges."""
+
+    name: str
+    level: str
+    precision: str
+    ranges: Ranges
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduled:
+    """A program whose every kernel is decided, and its constants (packed ones included) by key."""
+
+    program: Program
+    constants: Constants
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Generated text by file name, and what the manifest says of its kernels."""
+
+    files: tuple[tuple[str, str], ...]
+    kernels: tuple[manifest.Kernel, ...]
+    buffers: tuple[manifest.Buffer, ...]
+    steps: tuple[manifest.Step, ...]
+    needs: tuple[str, ...]
+
+
+class Target(Protocol):
+    """One machine family."""
+
+    name: str
+
+    def machine(self, level: str) -> Machine:
+        """The property map's answers for one level or generation."""
+        ...
+
+    def levels(self, requested: str | None) -> tuple[str, ...]:
+        """The levels to build for `cpu` or `cpu:level`; errors name the known ones or the missing tool."""
+        ...
+
+    def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
+        """Decide every kernel for this target."""
+        ...
+
+    def emit(self, program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]) -> Source:
+        """Print a scheduled program."""
+        ...
+
+    def build(self, source: Source, request: Request, progress: Progress) -> bytes:
+        """Run the tool chain; the variant's machine code."""
+        ...

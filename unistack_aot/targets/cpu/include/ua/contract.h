@@ -12,6 +12,7 @@
 // Just before its use by the first tile, the next B block is requested from memory, a few lines per tile.
 //
 //   rows(m)                                   -> const float*: first element of row m
+//   want(m, count, panel, panels)             optional: prefetch what done() of the same tile will read and write
 //   done(m, count, panel, panels, tile)       the finished tile: count rows from m, columns 16*panel .. 16*(panel+panels)-1,
 //                                             element (p, j) at tile[p*16*panels + j]; called exactly once for each element
 #pragma once
@@ -30,6 +31,7 @@ struct Contraction {
     int k_block;      // in K steps; a multiple of length, or any number if there is one segment; 0: no blocking
     int row_block;    // rows per chunk, at most kMaxRowBlock
     int panel_group;  // panels per group
+    int ahead;        // see TileArgs
     int64_t k() const { return int64_t(segments) * length; }
 };
 
@@ -66,20 +68,21 @@ UA_INLINE void request(const float* next, int64_t floats, int tile, int tiles) {
     for (int64_t line = lines * tile / tiles; line < lines * (tile + 1) / tiles; ++line) prefetch<2>(next + line * 16);
 }
 
-template <int MR, int NP, class Done>
+template <int MR, int NP, class Done, class Want>
 void contract_panels(const Contraction& c, const float* const* rows, int64_t m0, int count, int panel0, int panel1,
-                     Done&& done) {
+                     Done&& done, Want&& want) {
     const Tiles tiles(count, MR);
     const int64_t K = c.k(), step = c.k_block ? c.k_block : K, stride = K * kPanel;
     const int groups = (panel1 - panel0) / NP;
     const int64_t tile_floats = MR * NP * kPanel;
-    float* const partial = thread_scratch(size_t(groups) * tiles.count * tile_floats);
+    const bool whole = step >= K;  // no partial sums: one tile of scratch stays in L1
+    float* const partial = thread_scratch(whole ? tile_floats : size_t(groups) * tiles.count * tile_floats);
     static constexpr int32_t kNoShift = 0;
     for (int64_t k = 0; k < K; k += step) {
         const int64_t steps = std::min(step, K - k);
         const int32_t from = int32_t(k);
         TileArgs t{};
-        t.panel_stride = stride;
+        t.panel_stride = stride, t.ahead = c.ahead;
         if (c.segments == 1) {
             t.shift = c.segments == 1 && c.shift == nullptr ? &from : &kNoShift;
             t.segments = 1, t.length = int(steps);
@@ -94,8 +97,9 @@ void contract_panels(const Contraction& c, const float* const* rows, int64_t m0,
             for (int i = 0; i < tiles.count; ++i) {
                 const int first = tiles.first(i), n = tiles.first(i + 1) - first;
                 request(next, steps * kPanel, i, tiles.count);
+                if (k + step >= K) want(m0 + first, n, panel0 + g * NP, NP);
                 t.rows = rows + first;
-                t.out = partial + (int64_t(g) * tiles.count + i) * tile_floats;
+                t.out = partial + (whole ? 0 : (int64_t(g) * tiles.count + i) * tile_floats);
                 t.init = k == 0 ? nullptr : t.out;
                 tile_of_rows<MR, NP>(n, t);
                 if (k + step >= K) done(m0 + first, n, panel0 + g * NP, NP, static_cast<const float*>(t.out));
@@ -106,8 +110,9 @@ void contract_panels(const Contraction& c, const float* const* rows, int64_t m0,
 
 }  // namespace detail
 
-template <class Rows, class Done>
-void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int panel1, Rows&& rows, Done&& done) {
+template <class Rows, class Done, class Want>
+void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int panel1, Rows&& rows, Done&& done,
+              Want&& want) {
     const int64_t chunks = (m1 - m0 + c.row_block - 1) / c.row_block;
     const float* start[kMaxRowBlock];
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
@@ -117,11 +122,16 @@ void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int pane
         for (int g = panel0; g < panel1; g += c.panel_group) {
             const int end = std::min(panel1, g + c.panel_group);
             const int wide = g + (end - g) / kTilePanels * kTilePanels;
-            if (wide > g) detail::contract_panels<kTileRows, kTilePanels>(c, start, from, count, g, wide, done);
+            if (wide > g) detail::contract_panels<kTileRows, kTilePanels>(c, start, from, count, g, wide, done, want);
             if (kTilePanels > 1 && end > wide)
-                detail::contract_panels<kTileRows, 1>(c, start, from, count, wide, end, done);
+                detail::contract_panels<kTileRows, 1>(c, start, from, count, wide, end, done, want);
         }
     }
+}
+
+template <class Rows, class Done>
+void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int panel1, Rows&& rows, Done&& done) {
+    contract(c, m0, m1, panel0, panel1, rows, done, [](int64_t, int, int, int) {});
 }
 
 }  // namespace ua

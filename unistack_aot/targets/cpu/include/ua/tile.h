@@ -39,6 +39,7 @@ struct TileArgs {
     int64_t panel_stride;
     const float* init;
     float* out;
+    int ahead;  // segments: while one is multiplied, the rows' first line of the one `ahead` later is pulled into L1; 0: no
 };
 
 template <int MR, int NP>
@@ -71,6 +72,10 @@ UA_NOINLINE void tile_f32(const TileArgs& t) {
     const int length = t.length;
     for (int s = 0; s < t.segments; ++s) {
         int64_t k = t.shift[s];
+        if (t.ahead) {
+            const int64_t later = t.shift[s + t.ahead < t.segments ? s + t.ahead : t.segments - 1];
+            UA_UNROLL for (int p = 0; p < MR; ++p) prefetch<1>(row[p] + later);
+        }
         const int64_t whole = k + length / U * U, end = k + length;
         for (; k < whole; k += U, b += U * kPanel)
             UA_UNROLL for (int u = 0; u < U; ++u) tile_step<MR, NP>(acc, row, k + u, b + u * kPanel, stride);

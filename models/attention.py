@@ -18,7 +18,7 @@ class Form:
     """How one exporter writes scaled dot-product attention.
 
     scale: "div" or "mul" on the scores, "query" multiplies Q, "both" multiplies Q and the
-    transposed K by its square root. mask: "add" a float mask to the scores, or "where" replaces them.
+    transposed K by its square root. mask: "add" float values to the scores, or "where" replaces.
     qkv: three "separate" maps, one map cut by "split", or one map cut by reshape and "gather".
     """
 

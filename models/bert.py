@@ -13,7 +13,6 @@ from models.builder import Dim, GraphBuilder, Value
 from models.feeds import Feeds, Ids, Mask, draw
 from models.layers import Norm
 
-
 FORM = Form("div", "add", "separate")
 
 

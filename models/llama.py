@@ -144,13 +144,13 @@ def _layer(
     with g.scope("post_attention_layernorm"):
         y = layers.rms_norm(g, x, config.hidden)
     with g.scope("mlp"):
-        wide = (config.hidden, config.feed_forward)
+        wide, narrow = (config.hidden, config.feed_forward), (config.feed_forward, config.hidden)
         with g.scope("gate_proj"):
             gate = layers.activate(g, layers.linear(g, y, wide, bias=False), "silu")
         with g.scope("up_proj"):
             y = g.op("Mul", gate, layers.linear(g, y, wide, bias=False))
         with g.scope("down_proj"):
-            y = layers.linear(g, y, wide[::-1], bias=False)
+            y = layers.linear(g, y, narrow, bias=False)
     return g.op("Add", x, y), present
 
 
@@ -171,8 +171,8 @@ def _attend(
     query, key = (_rotate(g, part, step, config.width) for part in (query, key))
     key = g.op("Concat", past[0], key, axis=2)
     value = g.op("Concat", past[1], value, axis=2)
-    repeated = (_repeat(g, part, step.rows, config) for part in (key, value))
-    mixed = attention.mix(g, query, *repeated, config.width, Form("mul", "add"), step.mask)
+    keys, values = (_repeat(g, part, step.rows, config) for part in (key, value))
+    mixed = attention.mix(g, query, keys, values, config.width, Form("mul", "add"), step.mask)
     mixed = attention.join_heads(g, mixed, step.rows, config.heads * config.width)
     with g.scope("o_proj"):
         sizes = (config.heads * config.width, config.hidden)

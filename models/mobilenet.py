@@ -11,6 +11,8 @@ from models.builder import Dim, GraphBuilder, Value
 from models.feeds import Feeds, Normal, draw
 from models.layers import Activation
 
+Row = tuple[int, int, int, int, Activation, int]
+
 
 @dataclass(frozen=True, slots=True)
 class Block:
@@ -42,7 +44,7 @@ class Config:
     @classmethod
     def small(cls) -> Config:
         """Return a four-block V3 network on 32 x 32 images."""
-        rows = (
+        rows: tuple[Row, ...] = (
             (3, 16, 8, 1, "relu", 2),
             (3, 32, 12, 0, "relu", 2),
             (5, 36, 12, 1, "hard_swish", 1),
@@ -76,7 +78,7 @@ V2 = (
     (6, 320, 1, 1),
 )
 # Table 1 of the V3 paper: kernel, expanded channels, output channels, gate, activation, stride.
-V3_LARGE = (
+V3_LARGE: tuple[Row, ...] = (
     (3, 16, 16, 0, "relu", 1),
     (3, 64, 24, 0, "relu", 2),
     (3, 72, 24, 0, "relu", 1),
@@ -93,7 +95,6 @@ V3_LARGE = (
     (5, 960, 160, 1, "hard_swish", 1),
     (5, 960, 160, 1, "hard_swish", 1),
 )
-Row = tuple[int, int, int, int, Activation, int]
 
 
 def build(config: Config) -> onnx.ModelProto:

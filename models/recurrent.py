@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import onnx
 
@@ -126,7 +126,7 @@ def _layer(
     """Return x[t, n, directions·hidden] and final states of one layer over x[t, n, size]."""
     rows, hidden = config.directions, config.hidden
     gates = (4 if config.cell == "LSTM" else 3) * hidden
-    extra = {"linear_before_reset": 1} if config.cell == "GRU" else {}
+    extra: dict[str, Any] = {"linear_before_reset": 1} if config.cell == "GRU" else {}
     result, *final = g.multi(
         config.cell,
         x,

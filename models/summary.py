@@ -31,6 +31,19 @@ TELLING = {
     "Trilu": ("upper",),
     "Upsample": ("mode",),
 }
+DEFAULTS = {
+    "auto_pad": "NOTSET",
+    "ceil_mode": "0",
+    "dilations": "1",
+    "group": "1",
+    "strides": "1",
+    "transA": "0",
+    "transB": "0",
+    "alpha": "1",
+    "beta": "1",
+    "input_forget": "0",
+    "layout": "0",
+}
 REDUCED = ("ReduceMean", "ReduceSum", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL2")
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU")
 OPTIONAL_INPUTS = {
@@ -142,9 +155,10 @@ def _elements(tensor: TensorProto) -> int:
 def _facts(node: NodeProto, weights: set[str]) -> Iterator[str]:
     """Yield one text for each property of a node that an implementation must know about."""
     attributes = {a.name: a for a in node.attribute}
-    known = [
-        f"{n}={_text(attributes[n])}" for n in TELLING.get(node.op_type, ()) if n in attributes
-    ]
+    known: list[str] = []
+    for name in TELLING.get(node.op_type, ()):
+        if name in attributes and (text := _text(attributes[name])) != DEFAULTS.get(name):
+            known.append(f"{name} {text}")
     if known:
         yield ", ".join(known)
     names = OPTIONAL_INPUTS.get(node.op_type, ())
@@ -155,6 +169,8 @@ def _facts(node: NodeProto, weights: set[str]) -> Iterator[str]:
         yield "axes as input" if len(node.input) > 1 else "axes as attribute"
     if node.op_type in WEIGHTED and len(node.input) > 1:
         yield "weight is stored" if node.input[1] in weights else "weight is computed"
+    if "kernel_shape" in attributes and len(attributes["kernel_shape"].ints) != 2:
+        yield f"{len(attributes['kernel_shape'].ints)} spatial axes"
     pads = list(attributes["pads"].ints) if "pads" in attributes else []
     if pads[: len(pads) // 2] != pads[len(pads) // 2 :]:
         yield "unequal pads " + "x".join(map(str, pads))

@@ -12,7 +12,6 @@ from models.builder import Dim, GraphBuilder, Value
 from models.feeds import Feeds, Normal, draw
 from models.layers import Norm
 
-
 FORM = Form("mul", "add", "gather")
 
 

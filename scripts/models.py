@@ -9,6 +9,9 @@ from pathlib import Path
 
 import onnx
 
+# Run as a file, this script would itself answer to the name of the package it imports.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from models.catalogue import CATALOGUE, Entry, entry
 from models.report import page
 from models.summary import summarize
@@ -28,9 +31,9 @@ def main(arguments: list[str]) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m scripts.models",
+        prog="scripts/models.py",
         description="Models to compile and measure.",
-        epilog="example: python -m scripts.models build bert_small -o bert.onnx",
+        epilog="example: scripts/models.py build bert_small -o bert.onnx",
     )
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     listing = verbs.add_parser("list", help="name every model, its kind, its cases")

@@ -15,6 +15,12 @@ FAMILIES = (
     "convert",
     "activation",
     "reindex",
+    "fold",
+    "softmax",
+    "window",
+    "contract",
+    "convolve",
+    "normalise",
 )
 
 for _family in FAMILIES:

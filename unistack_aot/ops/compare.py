@@ -1,4 +1,4 @@
-"""Pointwise truth values: comparisons, logic, classification, selection. Not here: bitwise arithmetic (pointwise.py)."""
+"""Pointwise truth values: comparisons, logic, classification, selection. Not here: bit masks."""
 
 from __future__ import annotations
 

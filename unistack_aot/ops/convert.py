@@ -12,7 +12,7 @@ from unistack_aot.ir.scalar import Arg, Scalar, cast, literal
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import Pointwise, sample
 
-# TensorProto.DataType (onnx.proto); strings, complex, 4-bit and 8-bit floats have no counterpart here
+# TensorProto.DataType (onnx.proto); strings, complex and narrower types have no counterpart here
 ELEMENT_TYPES: dict[int, DType] = {
     1: dtypes.f32,
     2: dtypes.u8,

@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
+import numpy as np
+
 from models import layers
 from models.builder import GraphBuilder, Value
 
 Size = int | Value
-LOWEST = -3.4028234663852886e38  # the most negative float32: what exporters add to masked scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,11 @@ class Form:
     scale: Literal["div", "mul", "query", "both"] = "div"
     mask: Literal["add", "where"] = "add"
     qkv: Literal["separate", "split", "gather"] = "separate"
+
+
+def lowest(g: GraphBuilder) -> Value:
+    """Return the most negative number of the model's dtype: what exporters add to masked scores."""
+    return g.constant(np.finfo(g.real).min)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +122,7 @@ def mix(
     if mask and form.mask == "add":
         scores = g.op("Add", scores, mask)
     elif mask:
-        scores = g.op("Where", mask, scores, g.constant(LOWEST))
+        scores = g.op("Where", mask, scores, lowest(g))
     return g.op("MatMul", g.op("Softmax", scores, axis=-1), value)
 
 
@@ -124,6 +130,6 @@ def padding_mask(g: GraphBuilder, mask: Value, form: Form) -> Value:
     """Return the [b, 1, 1, s] mask for `mix` from an int64 mask[b, s] of ones and zeros."""
     spread = g.op("Unsqueeze", g.op("Unsqueeze", mask, g.ints(1)), g.ints(2))
     if form.mask == "where":
-        return g.op("Cast", spread, to=9)
-    kept = g.op("Cast", spread, to=1)
-    return g.op("Mul", g.op("Sub", g.constant(1.0), kept), g.constant(LOWEST))
+        return g.cast(spread, "bool")
+    kept = g.cast(spread, g.real)
+    return g.op("Mul", g.op("Sub", g.constant(1.0), kept), lowest(g))

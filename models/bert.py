@@ -9,7 +9,7 @@ import onnx
 
 from models import attention, layers
 from models.attention import Form
-from models.builder import Dim, GraphBuilder, Value
+from models.builder import Dim, GraphBuilder, Real, Value
 from models.feeds import Feeds, Ids, Mask, draw
 from models.layers import Norm
 
@@ -32,6 +32,8 @@ class Config:
     norm: Norm = "op"
     gelu: Literal["erf", "op"] = "erf"
     form: Form = FORM
+    real: Real = "float32"
+    int8_linear: bool = False
     opset: int = 17
 
     @classmethod
@@ -47,7 +49,7 @@ class Config:
 
 def build(config: Config) -> onnx.ModelProto:
     """Return input_ids, attention_mask, token_type_ids -> last_hidden_state, pooler_output."""
-    g = GraphBuilder("bert", config.opset)
+    g = GraphBuilder("bert", config.opset, real=config.real, int8_linear=config.int8_linear)
     batch: Dim = "batch" if config.dynamic else config.batch
     length: Dim = "sequence" if config.dynamic else config.length
     names = ("input_ids", "attention_mask", "token_type_ids")
@@ -63,8 +65,8 @@ def build(config: Config) -> onnx.ModelProto:
     with g.scope("pooler"):
         first = g.op("Gather", x, g.constant(0, "int64"), axis=1)
         pooled = g.op("Tanh", layers.gemm(g, first, (config.hidden, config.hidden)))
-    g.output(x, "last_hidden_state", (batch, length, config.hidden))
-    g.output(pooled, "pooler_output", (batch, config.hidden))
+    g.output(x, "last_hidden_state", (batch, length, config.hidden), config.real)
+    g.output(pooled, "pooler_output", (batch, config.hidden), config.real)
     return g.build()
 
 

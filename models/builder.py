@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import onnx
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 Value = str
+Real = Literal["float32", "float16"]
 Dim = int | str
 Array = NDArray[Any]
 
@@ -28,9 +29,22 @@ def tensor(name: str, array: Array) -> TensorProto:
 
 
 class GraphBuilder:
-    """Collects nodes, weights, inputs and outputs of one graph; `build` returns the model."""
+    """Collects nodes, weights, inputs and outputs of one graph; `build` returns the model.
 
-    def __init__(self, name: str, opset: int = 17, seed: int = 0) -> None:
+    `real` is the dtype of weights and of constants without one of their own. `int8_linear`
+    makes linear maps multiply int8 weights with inputs that are rounded at run time.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        opset: int = 17,
+        seed: int = 0,
+        real: Real = "float32",
+        int8_linear: bool = False,
+    ) -> None:
+        self.real = real
+        self.int8_linear = int8_linear
         self.opset = opset
         self.rng = np.random.default_rng(seed)
         self._scopes: list[str] = []
@@ -70,28 +84,26 @@ class GraphBuilder:
         self._outputs.append(_value_info(name, shape, dtype))
 
     def weight(self, label: str, array: Array) -> Value:
-        """Add an initializer named after the current scope; a float64 array becomes float32."""
-        if array.dtype == np.float64:
-            array = array.astype(np.float32)
+        """Add an initializer named after the current scope, in the dtype of its array."""
         name = self._unique(".".join([*self._scopes, label]))
         # Filled in place: appending a finished tensor would copy hundreds of megabytes once more.
         _fill(self._model.graph.initializer.add(), name, array)
         return name
 
     def normal(self, label: str, shape: Sequence[int], scale: float) -> Value:
-        """Add a float32 initializer of seeded zero-mean values with standard deviation `scale`."""
+        """Add an initializer of seeded zero-mean values with standard deviation `scale`."""
         values = self.rng.standard_normal(tuple(shape), dtype=np.float32)
         values *= np.float32(scale)
-        return self.weight(label, values)
+        return self.weight(label, values.astype(self.real, copy=False))
 
     def near(self, label: str, size: int, center: float, spread: float = 0.1) -> Value:
-        """Add a float32 vector of seeded values uniform in center ± spread."""
+        """Add a vector of seeded values uniform in center ± spread."""
         values = self.rng.uniform(center - spread, center + spread, size)
-        return self.weight(label, values.astype(np.float32))
+        return self.weight(label, values.astype(self.real))
 
-    def constant(self, value: Any, dtype: str = "float32") -> Value:
-        """Return a Constant node's value; equal constants share one node."""
-        array = np.asarray(value, dtype=dtype)
+    def constant(self, value: Any, dtype: str | None = None) -> Value:
+        """Return a Constant node's value, by default real; equal constants share one node."""
+        array = np.asarray(value, dtype=dtype or self.real)
         key = (array.dtype.str, array.shape, array.tobytes())
         if key not in self._constants:
             self._constants[key] = self.op("Constant", value=tensor("value", array))
@@ -117,6 +129,10 @@ class GraphBuilder:
         self._nodes.append(node)
         self._made.update(made)
         return made
+
+    def cast(self, value: Value, dtype: str) -> Value:
+        """Convert a value to another dtype."""
+        return self.op("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def build(self) -> onnx.ModelProto:
         """Return the model, once; nodes are in the order in which they were added."""

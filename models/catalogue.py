@@ -63,7 +63,7 @@ class Entry:
             for value in inputs:
                 axes = value.type.tensor_type.shape.dim
                 for axis, size in zip(axes, arrays[value.name].shape, strict=True):
-                    if axis.dim_param:
+                    if axis.dim_param not in ("", "?"):  # "?" means unknown, each time anew
                         sizes.setdefault(axis.dim_param, set()).add(size)
         return {name: tuple(sorted(found)) for name, found in sizes.items()}
 
@@ -166,7 +166,10 @@ def _encoders() -> tuple[Entry, ...]:
         encode("bert_small_dynamic", "small", free, other=replace(free, batch=1, length=17)),
         encode("bert_small_split", "small", split),
         encode("bert_small_both", "small", both),
+        encode("bert_small_f16", "small", replace(small, real="float16")),
+        encode("bert_small_int8", "small", replace(small, int8_linear=True)),
         encode("bert_base", "full", full),
+        encode("bert_base_int8", "full", replace(full, int8_linear=True)),
         encode("bert_base_dynamic", "full", full_free, longer=longer),
     )
 

@@ -28,6 +28,25 @@ class Normal:
 
 
 @dataclass(frozen=True, slots=True)
+class Page:
+    """Images of dark strokes in lines on light paper, in -1..1: what a text detector looks for."""
+
+    shape: tuple[int, int, int, int]
+    line: int = 32
+
+    def draw(self, rng: np.random.Generator) -> Array:
+        """Return a float32 array of `shape` [n, channels, height, width]."""
+        count, channels, height, width = self.shape
+        # One stroke or gap per three pixels; the lower third of each line stays paper.
+        strokes = rng.random((count, 1, -(-height // 4), -(-width // 3))) < 0.5
+        ink = strokes.repeat(4, axis=2).repeat(3, axis=3)[:, :, :height, :width]
+        ink &= (np.arange(height) % self.line < self.line * 2 // 3)[:, None]
+        image = np.where(ink, -0.8, 0.9) + rng.normal(0.0, 0.05, self.shape)
+        assert image.shape[1] == channels
+        return image.astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
 class Ids:
     """Integers from `low` to `high - 1`."""
 
@@ -67,7 +86,7 @@ class Fixed:
         return np.asarray(self.value, dtype=self.dtype)
 
 
-Draw = Normal | Ids | Mask | Fixed
+Draw = Normal | Page | Ids | Mask | Fixed
 
 
 def draw(inputs: Mapping[str, Draw], seed: int) -> Feeds:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import onnx
 
-from models.feeds import Draw, Fixed, Ids, Normal
+from models.feeds import Draw, Fixed, Ids, Normal, Page
 from models.fetch import PackageFile, WheelFile
 
 RAPIDOCR = "rapidocr-onnxruntime==1.4.4"
@@ -35,8 +35,8 @@ class ModelFile:
 
 
 def _images(*shapes: tuple[int, int, int, int]) -> dict[str, dict[str, Draw]]:
-    """Return cases for models with one image input x[n, 3, height, width]."""
-    return {"x".join(map(str, shape)): {"x": Normal(shape, 0.5)} for shape in shapes}
+    """Return cases for models that look for text in x[n, 3, height, width]."""
+    return {"x".join(map(str, shape)): {"x": Page(shape)} for shape in shapes}
 
 
 def _ocr() -> tuple[ModelFile, ...]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import pi, sqrt
 from typing import Literal
 
+import numpy as np
+
 from models.builder import GraphBuilder, Value
 
 Activation = Literal["none", "relu", "relu6", "silu", "hard_swish", "leaky"]
@@ -94,8 +96,23 @@ def linear(
     g: GraphBuilder, x: Value, sizes: tuple[int, int], *, bias: bool = True, gain: float = 1.0
 ) -> Value:
     """Map the last axis of x[..., sizes[0]] to sizes[1]: MatMul, then Add of the bias before it."""
-    y = g.op("MatMul", x, g.normal("weight", sizes, gain / sqrt(sizes[0])))
+    deviation = gain / sqrt(sizes[0])
+    if g.int8_linear:
+        y = _matmul_int8(g, x, sizes, deviation)
+    else:
+        y = g.op("MatMul", x, g.normal("weight", sizes, deviation))
     return g.op("Add", g.near("bias", sizes[1], 0.0), y) if bias else y
+
+
+def _matmul_int8(g: GraphBuilder, x: Value, sizes: tuple[int, int], deviation: float) -> Value:
+    """Multiply by int8 weights, rounding x to uint8 with a range found at run time."""
+    stored = np.rint(g.rng.standard_normal(sizes, dtype=np.float32) * 32).clip(-127, 127)
+    weight = g.weight("weight_quantized", stored.astype(np.int8))
+    scale = g.weight("weight_scale", np.asarray(deviation / 32, np.float32))
+    zero = g.weight("weight_zero_point", np.asarray(0, np.int8))
+    rounded, x_scale, x_zero = g.multi("DynamicQuantizeLinear", x, outputs=3)
+    total = g.cast(g.op("MatMulInteger", rounded, weight, x_zero, zero), "float32")
+    return g.op("Mul", total, g.op("Mul", x_scale, scale))
 
 
 def gemm(g: GraphBuilder, x: Value, sizes: tuple[int, int]) -> Value:

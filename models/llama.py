@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 
 from models import attention, layers
-from models.attention import LOWEST, Form, Rows
+from models.attention import Form, Rows
 from models.builder import GraphBuilder, Value
 from models.feeds import Feeds, Ids, Normal, draw
 
@@ -111,7 +111,7 @@ def _rotation(g: GraphBuilder, places: Value, config: Config) -> tuple[Value, Va
     """Return cosine and sine [b, 1, s, width] of the rotary position angles."""
     exponents = np.arange(0, config.width, 2, dtype=np.float64) / config.width
     rates = g.constant((config.base**-exponents)[None, None, :])
-    spread = g.op("Cast", g.op("Unsqueeze", places, g.ints(2)), to=1)
+    spread = g.cast(g.op("Unsqueeze", places, g.ints(2)), g.real)
     angles = g.op("MatMul", spread, rates)
     angles = g.op("Concat", angles, angles, axis=-1)
     cosine, sine = (g.op("Unsqueeze", g.op(f, angles), g.ints(1)) for f in ("Cos", "Sin"))
@@ -127,9 +127,9 @@ def _mask(g: GraphBuilder, kept: Value, rows: Rows, past_key: Value) -> Value:
     columns = g.op("Unsqueeze", g.op("Range", zero, total, one), g.ints(0))
     numbers = g.op("Unsqueeze", g.op("Range", past, total, one), g.ints(1))
     causal = g.op("Unsqueeze", g.op("LessOrEqual", columns, numbers), g.ints(0, 1))
-    real = g.op("Unsqueeze", g.op("Cast", kept, to=9), g.ints(1, 2))
+    real = g.op("Unsqueeze", g.cast(kept, "bool"), g.ints(1, 2))
     seen = g.op("And", causal, real)
-    return g.op("Where", seen, g.constant(0.0), g.constant(LOWEST))
+    return g.op("Where", seen, g.constant(0.0), attention.lowest(g))
 
 
 def _layer(

@@ -1,4 +1,4 @@
-"""Arena planning: nothing alive overlaps, the bound is a bound, plans are reproducible and quick."""
+"""Arena planning: nothing alive overlaps, the bound is one, plans are reproducible and quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The manifest's protobuf form: round trips, schema in step with its generated code, versions refused."""
+"""The manifest's protobuf form: round trips, schema and generated code in step, versions."""
 
 from __future__ import annotations
 

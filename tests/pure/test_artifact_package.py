@@ -153,6 +153,6 @@ def test_cut_short(written: Written, share: float) -> None:
     written.path.write_bytes(data[: int(len(data) * share)])
     with pytest.raises(
         BadPackage,
-        match="the file is (empty|cut short or not a package)|the manifest is not the one",
+        match=r"the file is (empty|cut short or not a package)|the manifest is not the one",
     ):
         open_package(written.path)

@@ -1,8 +1,8 @@
-"""What a package says about itself, as frozen dataclasses. Not here: its protobuf form (wire.py), the file (writer.py, reader.py).
+"""What a package says about itself, as frozen dataclasses.
 
-All sizes, shapes, offsets and grids are dimension expressions in the text form of base/symbolic.py,
-over the names in ``Manifest.dims``; all sizes are in bytes. Buffers and kernels are numbered by their
-position in the variant.
+Not here: its protobuf form (wire.py), the file (writer.py, reader.py). All sizes, shapes, offsets
+and grids are dimension expressions in the text form of base/symbolic over the names in
+``Manifest.dims``; all sizes are in bytes. Buffers and kernels are numbered by their position.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Tolerance:
 
 @dataclass(frozen=True, slots=True)
 class Golden:
-    """A recorded run: tensors ``<name>/input/<input>`` and ``<name>/output/<output>`` in ``member``."""
+    """A recorded run: ``member`` has tensors "<name>/input/<input>", "<name>/output/<output>"."""
 
     name: str
     member: str
@@ -89,7 +89,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter of a kernel: a buffer pointer ("in", "out", "inout") or the dimension ``name``."""
+    """A parameter of a kernel: a pointer ("in", "out", "inout") or the dimension ``name``."""
 
     name: str
     kind: ParamKind
@@ -97,7 +97,7 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled function; ``origins`` are names of ONNX nodes, ``text`` says what it computes."""
+    """One compiled function; ``origins`` are ONNX node names, ``text`` says what it computes."""
 
     symbol: str
     params: tuple[Param, ...]
@@ -119,7 +119,7 @@ class Kernel:
 class Launch:
     """Run kernel number ``kernel`` with ``buffers`` for its pointer parameters, in order.
 
-    Launches are numbered in pre-order over the variant; ``ua_run`` of a CPU variant takes these numbers.
+    Launches are numbered in pre-order over the variant; ``ua_run`` takes these numbers.
     """
 
     kernel: int
@@ -137,7 +137,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """A value carried by a loop: buffers before, inside (read, computed) and after it, all of one size."""
+    """A value carried by a loop: buffers before, inside (read, computed) and after it."""
 
     initial: int
     entering: int
@@ -159,9 +159,10 @@ class Scanned:
 class Loop:
     """Run ``body`` repeatedly, as ONNX Loop and Scan do.
 
-    ``limit`` (dimension expression, "": none) and ``trips`` (i64 scalar buffer) bound the iterations and
-    ``condition`` (bool scalar) must hold to start; None means no bound and true. The runtime writes ``iteration`` (i64) before each one, reads
-    ``condition_out`` (bool, None: true) after it, and writes ``count`` (i64: how many ran) at the end.
+    ``limit`` (dimension expression, "": none) and ``trips`` (i64 scalar buffer) bound the
+    iterations and ``condition`` (bool scalar) must hold to start; None means no bound and true.
+    The runtime writes ``iteration`` (i64) before each one, reads ``condition_out`` (bool, None:
+    true) after it, and writes ``count`` (i64: how many ran) at the end.
     """
 
     body: tuple[Step, ...]
@@ -186,7 +187,7 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """Zero a buffer: each time it is reached, or ``once`` per plan (its memory is then never reused)."""
+    """Zero a buffer: whenever it is reached, or ``once`` per plan (its memory is never reused)."""
 
     buffer: int
     once: bool = False

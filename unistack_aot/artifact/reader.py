@@ -1,4 +1,7 @@
-"""Reading a package: mapped, every size and hash checked before use. Not here: writing (writer.py), running (runtime/)."""
+"""Reading a package: mapped, every size and hash checked before use.
+
+Not here: writing (writer.py), running (runtime/).
+"""
 
 from __future__ import annotations
 
@@ -130,7 +133,7 @@ class Package:
 
 
 def open_package(path: str | os.PathLike[str], verify: bool = False) -> Package:
-    """Open a package; `BadPackage` says what is wrong with it, ``verify`` also hashes every member now."""
+    """Open a package; ``verify`` hashes every member now; `BadPackage` says what is wrong."""
     package = Package(path)
     if verify:
         package.verify()

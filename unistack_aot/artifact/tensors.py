@@ -1,8 +1,10 @@
-"""Files of named tensors in the safetensors format, written in pieces and read in place. Not here: the ZIP around them.
+"""Files of named tensors in the safetensors format, written in pieces and read in place.
 
-The format (https://github.com/huggingface/safetensors): a little-endian u64 header length, a JSON header
-``{name: {dtype, shape, data_offsets}}``, then raw data without holes. Every tensor starts at a multiple of
-64 bytes; since holes are forbidden, the gaps are u8 tensors named ``_pad.N``, which reading skips.
+Not here: the ZIP around them (writer.py, reader.py). The format
+(https://github.com/huggingface/safetensors): a little-endian u64 header length, a JSON header
+``{name: {dtype, shape, data_offsets}}``, then raw data without holes. Every tensor starts at a
+multiple of 64 bytes; since holes are forbidden, the gaps are u8 tensors named ``_pad.N``, which
+reading skips.
 """
 
 from __future__ import annotations

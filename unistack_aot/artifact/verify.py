@@ -1,4 +1,7 @@
-"""Consistency of a manifest: every number in range, every name known. Not here: hashes and sizes of members (reader.py)."""
+"""Consistency of a manifest: every number in range, every name known.
+
+Not here: hashes and sizes of members (reader.py).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ _PARAM_KINDS = ("in", "out", "inout", "dim32", "dim64")
 
 
 def faults(manifest: Manifest, members: Container[str]) -> tuple[str, ...]:
-    """All contradictions in the manifest, as sentences; ``members`` are the names in the package."""
+    """All contradictions in the manifest, as sentences; ``members`` are the package's names."""
     found = [_unique(manifest)]
     found += [_variant(manifest, variant, members) for variant in manifest.variants]
     found += [_golden(manifest, golden, members) for golden in manifest.golden]
@@ -117,6 +120,12 @@ def _step(step: Step, variant: Variant) -> Iterator[str]:
     for number in _used(step):
         if number >= count:
             yield f"a {type(step).__name__.lower()} step uses the missing buffer {number}"
+    if isinstance(step, Loop):
+        # Carried values move one after another, so none may overwrite what a later one reads.
+        entering = {carried.entering for carried in step.carried}
+        for carried in step.carried:
+            if carried.leaving in entering and carried.leaving != carried.entering:
+                yield f"a loop carries buffer {carried.leaving} out that is carried in elsewhere"
     if not isinstance(step, Launch):
         return
     if step.kernel >= len(variant.kernels):

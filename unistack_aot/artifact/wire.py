@@ -1,7 +1,8 @@
-"""The manifest's protobuf form: dataclasses to bytes and back. Not here: what the fields mean (manifest.py).
+"""The manifest's protobuf form: dataclasses to bytes and back.
 
-Dataclass and message fields have equal names, so one pair of functions converts every class; the only
-special case is `Step`, a union here and a oneof there.
+Not here: what the fields mean (manifest.py). Dataclass and message fields have equal names, so one
+pair of functions converts every class; the only special case is `Step`, a union here and a oneof
+there.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def from_bytes(data: bytes) -> model.Manifest:
         ) from error
     if not 1 <= message.version <= model.FORMAT_VERSION:
         raise BadPackage(
-            f"the package has format version {message.version}, this runtime reads up to {model.FORMAT_VERSION}",
+            f"the package has format version {message.version}, "
+            f"this runtime reads up to {model.FORMAT_VERSION}",
             hint="install a newer unistack_aot, or compile the model with this version",
         )
     return _read(model.Manifest, message)
@@ -109,7 +111,7 @@ _STEP = object()
 
 @cache
 def _layout(cls: type) -> tuple[tuple[str, bool, bool, Any], ...]:
-    """For each field: name, optional?, repeated?, class of nested messages (or `_STEP`, or None)."""
+    """For each field: name, optional?, repeated?, class of nested messages (`_STEP`, None)."""
     hints = typing.get_type_hints(cls)
     rows: list[tuple[str, bool, bool, Any]] = []
     for field in dataclasses.fields(cls):

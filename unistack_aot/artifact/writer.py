@@ -1,7 +1,9 @@
-"""Writing a package: a ZIP of stored, 64-byte aligned members, all or nothing. Not here: what goes into it (manifest.py).
+"""Writing a package, all or nothing: a ZIP of stored, 64-byte aligned members.
 
-Equal content gives equal bytes: fixed time stamps, members in sorted order. The manifest is the last
-member, because it holds the hashes of the others; its own hash is the archive's comment.
+Not here: what goes into it (manifest.py).
+
+Equal content gives equal bytes: fixed time stamps, members in sorted order. The manifest is the
+last member, because it holds the hashes of the others; its own hash is the archive's comment.
 """
 
 from __future__ import annotations
@@ -70,8 +72,11 @@ class _Bytes:
 def write_package(
     path: str | os.PathLike[str], manifest: Manifest, contents: Mapping[str, bytes | Content]
 ) -> Written:
-    """Write the package, or leave no trace and raise: `IRError` for a manifest that contradicts itself,
-    `UnistackError` when the file cannot be written."""
+    """Write the package, or leave no trace and raise.
+
+    `IRError` for a manifest that contradicts itself, `UnistackError` when the file cannot be
+    written (disk full, missing folder).
+    """
     if wrong := faults(manifest, contents):
         raise IRError(f"the manifest contradicts itself: {wrong[0]}", at=os.fspath(path))
     target = Path(path)
@@ -83,8 +88,8 @@ def write_package(
             body = to_bytes(replace(manifest, members=members))
             digest = _add(archive, MANIFEST, _Bytes(body)).sha256
             archive.comment = (COMMENT + digest).encode()
-        written = Written(target, temporary.stat().st_size, file_sha256(temporary))
-    return written
+        nbytes, digest = temporary.stat().st_size, file_sha256(temporary)
+    return Written(target, nbytes, digest)
 
 
 def file_sha256(path: str | os.PathLike[str]) -> str:

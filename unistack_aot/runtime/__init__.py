@@ -1,1 +1,4 @@
-"""Running a package: arena, devices, sessions; needs numpy and protobuf only (pycuda for a GPU). Not here: compiling."""
+"""Running a package: arena, devices, sessions. Not here: compiling.
+
+Needs numpy and protobuf only, and pycuda when a GPU is asked for.
+"""

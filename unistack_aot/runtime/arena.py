@@ -1,4 +1,7 @@
-"""Arena offsets from buffer lifetimes, and how good they can be at best. Not here: lifetimes (schedule/), memory (cpu, cuda)."""
+"""Arena offsets from buffer lifetimes, and the least any plan needs.
+
+Not here: the lifetimes (schedule/), the memory (cpu.py, cuda.py).
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-# The search stops after this many neighbour visits (about 40 ms).
+# The search stops after this many neighbour visits (about 40 ms) or orders.
 _VISITS = 150_000
+_ATTEMPTS = 32
 _DENSE = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A block of ``size`` bytes that must stay untouched from step ``first`` to step ``last``, inclusive."""
+    """A block of ``size`` bytes in use from step ``first`` to step ``last``, inclusive."""
 
     size: int
     first: int
@@ -52,7 +56,7 @@ def plan_arena(intervals: Sequence[Interval]) -> ArenaPlan:
     visits = 1 + sum(len(others) for others in neighbours)
     best: _Attempt | None = None
     last = _Attempt([], [], 0)
-    for attempt in range(max(1, _VISITS // visits)):
+    for attempt in range(min(_ATTEMPTS, max(1, _VISITS // visits))):
         if attempt < len(_ORDERS):
             key = _ORDERS[attempt]
             order = sorted(live, key=lambda number: (*key(intervals[number]), number))

@@ -1,0 +1,117 @@
+"""Which device a package runs on, and why. Not here: running on it (cpu.py, cuda.py).
+
+This is the one place that imports by name: the CUDA backend (it needs pycuda) only when a GPU is
+asked for, and the emulator (a layer beside this one) only for device "emulator".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from unistack_aot.artifact.manifest import Variant
+from unistack_aot.artifact.reader import Package
+from unistack_aot.base.errors import BadInput, BadPackage, MissingTool, UnistackError
+from unistack_aot.runtime.cpu import CpuProgram
+from unistack_aot.runtime.processor import best_variant, this_processor
+
+_CUDA_BACKEND = "unistack_aot.runtime.cuda"
+_hooks: dict[str, str | Callable[[], object]] = {"emulator": "unistack_aot.emulator.load:activate"}
+_GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The program on its device ("cpu", "cuda:0", "emulator") and the reason for that device."""
+
+    device: str
+    reason: str
+    program: Any  # CpuProgram or cuda.CudaProgram
+
+
+def register_device_hook(name: str, hook: Callable[[], object]) -> None:
+    """Have ``hook`` called before device ``name`` is first used (the emulator loads its driver)."""
+    _hooks[name] = hook
+
+
+def choose(package: Package, device: str, threads: int) -> Chosen:
+    """The program for "cpu", "cuda", "cuda:N", "emulator" or "auto" (a GPU if there is one)."""
+    if device == "auto":
+        return _automatic(package, threads)
+    kind, _, number = device.partition(":")
+    if kind == "cpu" and not number:
+        return Chosen("cpu", "asked for", _cpu(package, threads))
+    if kind == "cuda" and (number.isdecimal() or device == "cuda"):
+        index = int(number or 0)
+        return Chosen(f"cuda:{index}", "asked for", _cuda(package, "cuda", index))
+    if device == "emulator":
+        return Chosen("emulator", "asked for", _cuda(package, "emulator", 0))
+    raise BadInput(f"there is no device {device!r}", hint="use auto, cpu, cuda, cuda:N or emulator")
+
+
+def device_array(given: object, name: str) -> Any:
+    """A host copy of an object with ``__cuda_array_interface__``."""
+    return _backend().host_copy(given, name)
+
+
+def _automatic(package: Package, threads: int) -> Chosen:
+    if not _variants(package, "cuda"):
+        return Chosen("cpu", "the package has no CUDA variant", _cpu(package, threads))
+    if not any(Path(file).exists() for file in _GPU_FILES):
+        return Chosen("cpu", "this machine has no NVIDIA GPU", _cpu(package, threads))
+    try:
+        return Chosen("cuda:0", "a GPU is present", _cuda(package, "cuda", 0))
+    except UnistackError as error:
+        reason = f"the GPU cannot be used: {error.what}"
+        return Chosen("cpu", reason, _cpu(package, threads))
+
+
+def _cpu(package: Package, threads: int) -> CpuProgram:
+    variant, reasons = best_variant(package.manifest.variants, this_processor())
+    if variant is None:
+        raise BadPackage(
+            "; ".join(reasons) or "the package has no CPU variant",
+            at=package.path,
+            hint="compile with a target for this processor: --target cpu",
+        )
+    return CpuProgram(package, variant, threads)
+
+
+def _cuda(package: Package, kind: str, index: int) -> Any:
+    if not _variants(package, kind):
+        targets = ", ".join(v.target for v in package.manifest.variants) or "nothing"
+        raise BadPackage(
+            f"the package has no {kind} variant, only {targets}",
+            at=package.path,
+            hint=f"compile with --target {kind}",
+        )
+    hook = _hooks.get(kind)
+    if isinstance(hook, str):
+        module, _, function = hook.partition(":")
+        try:
+            hook = getattr(import_module(module), function)
+        except ImportError as error:
+            raise MissingTool(
+                f"device {kind!r} needs {module}, which is not installed ({error})",
+                hint="install the full unistack_aot package",
+            ) from error
+    if callable(hook):
+        hook()
+    return _backend().open_program(package, kind, index)
+
+
+def _variants(package: Package, kind: str) -> tuple[Variant, ...]:
+    return tuple(v for v in package.manifest.variants if v.target.partition(":")[0] == kind)
+
+
+def _backend() -> Any:
+    try:
+        return import_module(_CUDA_BACKEND)
+    except ImportError as error:
+        raise MissingTool(
+            f"a GPU needs pycuda and the NVIDIA driver ({error})",
+            hint="pip install 'unistack_aot[cuda]', or use device='cpu'",
+        ) from error

@@ -51,19 +51,24 @@ enum ua_emu_access { UA_EMU_READ = 0, UA_EMU_WRITE = 1, UA_EMU_LDMATRIX = 2, UA_
 void ua_emu_note(const void* address, unsigned bytes, enum ua_emu_access kind, const void* site);
 void ua_emu_note_mma(unsigned instructions);
 
-// One warp's share of a block tile, computed at once: see MmaTile in the device headers.
+// One warp's share of a block tile, computed at once: see MmaTile in the device headers. The operands lie in shared memory, A
+// alternatively in registers; an offset function gives an element's index in its tile from its row and column as stored.
+enum ua_emu_type { UA_EMU_F16 = 0, UA_EMU_BF16 = 1, UA_EMU_TF32 = 2, UA_EMU_F32 = 3 };
 struct ua_emu_tile {
-    int type;           // ua_emu_type
-    int tiles_m, tiles_n, depth;
-    int a_row0, b_col0;  // first row and column of this warp inside the block tile
-    int a_k_major, b_n_major;
-    const void* a;       // shared memory
+    int type;                      // ua_emu_type: how operands are stored and rounded
+    int tiles_m, tiles_n, depth;   // pieces of 16 rows, of 8 columns; k
+    int a_first, b_first;          // first row and first column of this warp in the block tile
+    int a_k_outer, b_k_outer;      // stored [k][row] instead of [row][k]
+    const void* a;                 // null: A is in registers
     const void* b;
-    int (*a_offset)(int row, int col);  // element offset inside the tile as stored
+    int (*a_offset)(int row, int col);
     int (*b_offset)(int row, int col);
 };
-enum ua_emu_type { UA_EMU_F16 = 0, UA_EMU_BF16 = 1, UA_EMU_TF32 = 2, UA_EMU_F32 = 3 };
-// Operation: lanes[i] points at float[tiles_m][tiles_n][4], setting at a ua_emu_tile.
+struct ua_emu_tile_registers {
+    float* c;        // [tiles_m][tiles_n][4], fragment layout of m16n8
+    const float* a;  // null, or [tiles_m][depth / 8][4] in the same layout
+};
+// An operation of ua_emu_warp: lanes[i] points at a ua_emu_tile_registers, setting at a ua_emu_tile.
 void ua_emu_tile_mma(void** lanes, unsigned mask, const void* setting);
 
 }  // extern "C"

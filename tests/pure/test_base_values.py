@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import ml_dtypes
 import numpy as np
@@ -92,6 +93,12 @@ def test_the_public_face_is_lazy_and_complete() -> None:
     assert set(dir(unistack_aot)) == set(unistack_aot.__all__)
     with pytest.raises(AttributeError, match="no attribute 'compile'"):
         _ = unistack_aot.compile  # type: ignore[attr-defined]
+
+
+def test_importing_the_package_check_does_not_hide_the_function() -> None:
+    """The import system sets a package's submodules as attributes of it."""
+    unistack_aot.check = ModuleType("unistack_aot.check")
+    assert "check" not in vars(unistack_aot)
 
 
 @pytest.mark.parametrize(

@@ -112,10 +112,10 @@ _STEP = object()
 @cache
 def _layout(cls: type) -> tuple[tuple[str, bool, bool, Any], ...]:
     """For each field: name, optional?, repeated?, class of nested messages (`_STEP`, None)."""
-    hints = typing.get_type_hints(cls)
+    hints: dict[str, Any] = typing.get_type_hints(cls)
     rows: list[tuple[str, bool, bool, Any]] = []
     for field in dataclasses.fields(cls):
-        hint = hints[field.name]
+        hint: Any = hints[field.name]
         optional = isinstance(hint, types.UnionType) and type(None) in typing.get_args(hint)
         repeated = typing.get_origin(hint) is tuple
         nested: Any = None

@@ -13,7 +13,7 @@ import os
 import secrets
 import struct
 import zipfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -128,7 +128,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: Content) -> Member:
 
 
 @contextmanager
-def _atomic(target: Path) -> Iterator[Path]:
+def _atomic(target: Path) -> Generator[Path, None, None]:
     """A temporary file beside ``target`` that replaces it on success and vanishes on failure."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:

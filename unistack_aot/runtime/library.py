@@ -22,7 +22,7 @@ _lock = Lock()
 
 
 class RunFunction(Protocol):
-    """``int ua_run(const int32_t*, int n, void* const* buffers, const int64_t* dims, int threads)``."""
+    """``int ua_run(const int32_t*, int n, void* const* buffers, const int64_t* dims, int)``."""
 
     def __call__(self, launches: Any, count: int, buffers: Any, dims: Any, threads: int) -> int:
         """Run launches by number, in order; 0 is success."""

@@ -1,4 +1,4 @@
-"""Contractions: sums over shared labels of products of two operands. Not here: windows (convolve.py)."""
+"""Contractions: sums over shared labels of products of two operands. Not here: windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from unistack_aot.ops.reindex import reshape
 
 
 def product_dtypes(a: DType, b: DType, op: str) -> tuple[DType, DType]:
-    """(accumulator, result) of sums of products: f32 for narrow floats, i32 for integers up to 16 bits."""
+    """(accumulator, result) of sums of products: f32 for narrow floats, i32 for narrow integers."""
     if a.is_int and b.is_int and a.bits <= 16 and b.bits <= 16:
         return i32, i32
     if a is not b or a.is_bool:
@@ -122,7 +122,7 @@ def sum_and_store(
 
 
 def contract(a: Node, b: Node, left: str, right: str, out: str) -> Node:
-    """The contraction with labels renamed in order of (out, left, right): equal ones are one node."""
+    """The contraction with labels renamed in order of appearance: equal ones are one node."""
     order = dict.fromkeys(out + left + right)
     table = {ord(old): new for old, new in zip(order, ascii_lowercase, strict=False)}
     op = Contract(left.translate(table), right.translate(table), out.translate(table))

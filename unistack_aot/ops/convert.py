@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from unistack_aot.aicf.node import Node
+from unistack_aot.aicf.op import Array
 from unistack_aot.base import dtypes
 from unistack_aot.base.dtypes import DType
 from unistack_aot.ir.scalar import Arg, Scalar, cast, literal
@@ -101,6 +104,10 @@ class Filled(Pointwise):
     def formula(self, dtypes: Sequence[DType]) -> Scalar:
         """The literal in its own dtype, whatever the operand's."""
         return literal(self.value, self.to)
+
+    def reference(self, *arrays: Array) -> Array:
+        """numpy.full."""
+        return np.full(arrays[0].shape, self.value, self.to.numpy)
 
 
 @onnx("Dropout", since=7)

@@ -24,7 +24,7 @@ from unistack_aot.ops.window import Window, onnx_window, window
 
 
 class ConvolutionFamily(TensorOp, abstract=True):
-    """Ops on x[batch, channels, spatial...] and a weight whose leading axes are channels of `groups` groups."""
+    """Ops on x[batch, channels, spatial...] and a weight with the channels of `groups` groups."""
 
     family = "contract"
     window: Window
@@ -44,7 +44,7 @@ class ConvolutionFamily(TensorOp, abstract=True):
 
 @dataclass(frozen=True)
 class Convolve(ConvolutionFamily):
-    """y[n, g m, o] = sum over c, taps of x[n, g c, window(o, taps)] w[g m, c, taps]; outside is zero."""
+    """y[n, gm, o] = sum over c, taps of x[n, gc, window(o, taps)] w[gm, c, taps]; outside is 0."""
 
     window: Window
     groups: int = 1
@@ -111,7 +111,7 @@ class Convolve(ConvolutionFamily):
 
 @dataclass(frozen=True)
 class ConvolveTranspose(ConvolutionFamily):
-    """The adjoint of Convolve: each input element adds its window to the result, cropped by the padding.
+    """The adjoint of Convolve: each element adds its window to the result, cropped by padding.
 
     w is [channels in, channels out per group, taps...]; `extra` is output_padding.
     """
@@ -213,10 +213,10 @@ class ConvolveTranspose(ConvolutionFamily):
 
 @dataclass(frozen=True)
 class GroupedChannels:
-    """Index expressions of grouped channels: `kept` counts result channels, `folded` the other operand's.
+    """Index expressions of grouped channels: `kept` counts result channels, `folded` the others.
 
-    `inner` is the folded channel inside its group, `place` the kept channel inside its group. Groups with one kept
-    channel each need no loop of their own.
+    `inner` is the folded channel inside its group, `place` the kept channel inside its group.
+    Groups with one kept channel each need no loop of their own.
     """
 
     kept: Dim

@@ -69,6 +69,10 @@ class Item(Op):
             raise IRError(f"there is no result {self.k} in {kind}")
         return kind.items[self.k]
 
+    def reference(self, *arrays: Array) -> Array:
+        """That one of the arrays, which are all results of an op."""
+        return arrays[self.k]
+
 
 def item(value: Node, k: int) -> Node:
     """Select result `k` of a node with several results."""

@@ -1,4 +1,4 @@
-"""Folds over whole axes: reductions by a monoid and their compositions. Not here: windows (window.py)."""
+"""Folds over whole axes: reductions by a monoid and their compositions. Not here: windows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unistack_aot.ops.core import extent_of
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import Operand, TensorOp, nest, sample
 from unistack_aot.ops.pointwise import Abs, Div, Exp, Log, Mul, Sqrt
-from unistack_aot.ops.reindex import axis_of
+from unistack_aot.ops.reindex import axis_of, static
 
 _NUMPY: dict[str, Callable[..., Array]] = {
     "sum": np.sum,
@@ -32,7 +32,14 @@ _NUMPY: dict[str, Callable[..., Array]] = {
     "any": np.any,
     "all": np.all,
 }
-_START: dict[str, float] = {"sum": 0, "prod": 1, "any": False, "all": True}
+
+
+def identity_of(monoid: str, dtype: DType) -> float:
+    """The neutral value of a monoid of one value, in its accumulator's dtype."""
+    value = MONOIDS[monoid].identity((dtype,))[0]
+    if not isinstance(value, Lit):
+        raise IRError(f"the identity of {monoid} is no literal")
+    return value.value
 
 
 def fold_array(monoid: str, x: Array, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -40,9 +47,8 @@ def fold_array(monoid: str, x: Array, axes: tuple[int, ...], keepdims: bool) -> 
     dtype = dtype_of(x.dtype)
     if monoid in ("max", "min"):
         if any(x.shape[axis] == 0 for axis in axes):
-            start = MONOIDS[monoid].identity((dtype,))[0]
             shape = kept_shape(x.shape, axes, keepdims)
-            return np.full(shape, getattr(start, "value"), x.dtype)  # noqa: B009
+            return np.full(static(shape, "shape"), identity_of(monoid, dtype), x.dtype)
         return np.asarray(_NUMPY[monoid](x, axis=axes, keepdims=keepdims))
     wide = accumulator(dtype).numpy
     with np.errstate(all="ignore"):
@@ -245,7 +251,7 @@ class Moments(AxisFold):
 
 @dataclass(frozen=True)
 class ArgExtreme(TensorOp):
-    """The position (i64) of the greatest or least element along an axis; ties give the first or last."""
+    """The position (i64) of the greatest or least element along an axis, first or last of ties."""
 
     axis: int
     greatest: bool = True
@@ -313,7 +319,7 @@ def as_like(value: Node, dtype: DType) -> Node:
 
 
 def reduction_axes(call: OnnxCall) -> tuple[int, ...]:
-    """The axes of a Reduce* node, ascending; none given means all, or none with noop_with_empty_axes."""
+    """The axes of a Reduce* node, ascending; none given means all, unless noop_with_empty_axes."""
     rank = call.arg(0).tensor.rank
     given = call.axes(1)
     if not given:

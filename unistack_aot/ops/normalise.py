@@ -52,7 +52,7 @@ def import_batch_normalization(call: OnnxCall) -> Node:
 
 @onnx("LayerNormalization", since=17)
 def import_layer_normalization(call: OnnxCall) -> tuple[Node, ...]:
-    """Standardised over the axes from `axis` on, scaled and shifted; also mean and 1 / deviation."""
+    """Standardised over the axes from `axis` on, scaled, shifted; also mean and 1 / deviation."""
     x = call.arg(0)
     axis = axis_of(call.attr("axis", -1), x.tensor.rank, call)
     axes = tuple(range(axis, x.tensor.rank))

@@ -1,4 +1,4 @@
-"""Sliding windows: their geometry, folds over them, pooling. Not here: convolution (convolve.py)."""
+"""Sliding windows: their geometry, folds over them, pooling. Not here: convolution."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from unistack_aot.aicf.types import TensorType, Type
 from unistack_aot.base.dtypes import dtype_of, f32
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim, ceildiv, maximum, minimum, symbol
-from unistack_aot.ir.scalar import Lit, Name, Scalar, all_of, cast, index_value, where
+from unistack_aot.ir.scalar import Name, Scalar, all_of, cast, index_value, where
 from unistack_aot.mcir.monoids import MONOIDS
 from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Param, Store
 from unistack_aot.ops.convert import converted
 from unistack_aot.ops.core import constant
-from unistack_aot.ops.fold import fold_array, mean_of, reduced, squared, widened
+from unistack_aot.ops.fold import fold_array, identity_of, mean_of, reduced, squared, widened
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import MapOp, Operand, TensorOp, axes_of, nest, sample
 from unistack_aot.ops.pointwise import Abs, Div, Pow, Sqrt
@@ -30,8 +30,8 @@ from unistack_aot.ops.pointwise import Abs, Div, Pow, Sqrt
 class Window:
     """Geometry of a window that slides over some axes: per axis taps, stride, dilation and padding.
 
-    `rounding` says how many positions there are: "floor" (whole windows only), "ceil" (a last partial window, if it
-    starts inside the operand or its front padding), "same" (one per stride).
+    `rounding` says how many positions there are: "floor" (whole windows only), "ceil" (a last
+    partial window, if it starts inside the operand or its front padding), "same" (one per stride).
     """
 
     kernel: tuple[int, ...]
@@ -81,7 +81,7 @@ class Window:
         return all_of(*conditions) if conditions else None
 
     def view(self, x: Array, axes: Sequence[int], fill: float) -> Array:
-        """All windows of an array: `axes` become window positions, taps are appended as last axes."""
+        """All windows of an array: `axes` become window positions, taps are the new last axes."""
         counts = self.positions([x.shape[a] for a in axes])
         pads = [(0, 0)] * x.ndim
         for k, axis in enumerate(axes):
@@ -129,7 +129,7 @@ def window(
 
 
 def onnx_window(call: OnnxCall, kernel: Sequence[int], extents: Sequence[Dim]) -> Window:
-    """The geometry that strides, dilations, pads, auto_pad and ceil_mode of a node give over `extents`."""
+    """The geometry that strides, dilations, pads, auto_pad and ceil_mode of a node give."""
     rank = len(extents)
     if len(kernel) != rank:
         raise call.refuse(
@@ -205,7 +205,7 @@ class WindowFold(TensorOp):
         """The numpy reduction of all windows."""
         (x,) = arrays
         taps = tuple(range(x.ndim, x.ndim + len(self.axes)))
-        start = _start(self.monoid, x)
+        start = identity_of(self.monoid, dtype_of(x.dtype))
         return fold_array(self.monoid, self.window.view(x, self.axes, start), taps, False)
 
     def lower(self, args: tuple[Param, ...], results: tuple[Param, ...]) -> Kernel:
@@ -229,15 +229,9 @@ class WindowFold(TensorOp):
         return Kernel((*args, *results), nest(result.shape, index, (fold, store)))
 
 
-def _start(monoid: str, x: Array) -> float:
-    identity = MONOIDS[monoid].identity((dtype_of(x.dtype),))[0]
-    assert isinstance(identity, Lit)
-    return identity.value
-
-
 @dataclass(frozen=True)
 class WindowCount(MapOp):
-    """How many taps of each window lie inside `extents` (f32); with `padded`, inside the padding too."""
+    """How many taps of each window lie inside `extents` (f32); `padded` counts padding as well."""
 
     extents: tuple[Dim, ...]
     window: Window
@@ -279,7 +273,7 @@ class WindowCount(MapOp):
     def element(
         self, operands: tuple[Operand, ...], index: tuple[Dim, ...], result: Param
     ) -> Scalar:
-        """The product over axes of the number of taps t with low <= o stride + t dilation < high."""
+        """The product over axes of the count of taps with low <= o stride + t dilation < high."""
         count: Dim = 1
         for k, o in enumerate(index):
             low, high = self._limits(k)

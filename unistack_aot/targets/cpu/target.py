@@ -13,6 +13,7 @@ from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.program import Launch, Program
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.lifetimes import export
+from unistack_aot.schedule.prepare import prepare
 from unistack_aot.targets.cpu.build import LEVELS, compiler, link_job, object_job
 from unistack_aot.targets.cpu.source import entry, kernel_text, unit
 from unistack_aot.targets.target import Constants, Progress, Request, Scheduled, Source
@@ -43,6 +44,7 @@ def machine(level: str) -> Machine:
 
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
     """Decide every kernel for this level."""
+    program, _ = prepare(program)
     decided: dict[Kernel, Kernel] = {}
 
     def change(launch: Launch) -> Launch:

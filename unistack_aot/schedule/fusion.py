@@ -1,0 +1,424 @@
+"""Kernel fusion: maps into their readers, maps into the end of their producer, kernels that share a row loop.
+
+Every fusion saves the store and loads of one far buffer; limits keep kernels small. Not here: tiles, layouts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from unistack_aot.base.symbolic import Dim, symbol, text
+from unistack_aot.base.verdict import YES, No, Yes
+from unistack_aot.ir.scalar import Load, Name, Scalar, postorder, substitute_indices
+from unistack_aot.mcir.canonical import apart_from, closed, opened, union
+from unistack_aot.mcir.nodes import Access, Fold, Kernel, Let, Loop, Param, Role, Stmt, Store
+from unistack_aot.mcir.program import (
+    Buffer,
+    HostIf,
+    HostLoop,
+    Kind,
+    Launch,
+    Program,
+    Step,
+)
+from unistack_aot.mcir.transform import (
+    all_loads,
+    map_store,
+    perfect_nest,
+    replace_loads,
+    rewrite,
+    substitute_vars,
+    walk,
+)
+from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.uses import Uses, cost, is_movement, touched, uses_of
+
+MOST_PARAMS = 24  # kernels beyond this spend their registers on addresses
+MOST_NODES = 400  # scalar nodes per kernel; larger ones take compilers minutes
+CHEAP = 4.0  # operations that are cheaper to repeat than to store and load
+
+
+@dataclass
+class Fuser:
+    """One block of steps under fusion; fused-away steps become None."""
+
+    buffers: dict[str, Buffer]
+    steps: list[Step | None]
+    outer: set[str]
+    decisions: list[Decision]
+
+    def run(self) -> tuple[Step, ...]:
+        """All fusions, in the order that leaves most for the later ones."""
+        self.sweep(self.inline)
+        self.sweep(self.extend)
+        self.sweep(self.inline)
+        self.sweep(self.join_rows)
+        self.sweep(self.extend)
+        return tuple(step for step in self.steps if step is not None)
+
+    def sweep(self, fusion: object) -> None:
+        """Offer every launch, in order, to a fusion until none applies."""
+        assert callable(fusion)
+        position = 0
+        while position < len(self.steps):
+            step = self.steps[position]
+            if isinstance(step, Launch):
+                fusion(position, step, uses_of(self.steps, self.outer))
+            position += 1
+
+    # --- a map into the kernels that read it -------------------------------------------------------
+
+    def inline(self, position: int, launch: Launch, uses: Uses) -> None:
+        """Replace loads of a map's result by the map's expression in every reader, if all agree."""
+        found = map_store(launch.kernel)
+        if found is None or len(launch.writes()) != 1:
+            return
+        (result,) = launch.writes()
+        readers = sorted(set(uses.reads[result]))
+        if result in uses.outside or not readers or self.buffers[result].kind is not Kind.ARENA:
+            return
+        for reader in readers:
+            step = self.steps[reader]
+            if not isinstance(step, Launch) or not self.may_inline(launch, step, result, len(readers)):
+                return
+        for reader in readers:
+            step = self.steps[reader]
+            assert isinstance(step, Launch)
+            self.steps[reader] = inlined(launch, step, result)
+        self.steps[position] = None
+        self.note("inline", result, launch, f"{len(readers)} reader(s) compute it in place")
+
+    def may_inline(self, producer: Launch, reader: Launch, result: str, readers: int) -> Yes | No:
+        """Whether recomputing a map inside a reader costs less than storing it."""
+        found = map_store(producer.kernel)
+        assert found is not None
+        _, store = found
+        moves = is_movement(store.value)
+        if len(reader.args) + len(producer.args) - 2 > MOST_PARAMS:
+            return No("too many buffers in one kernel")
+        if sum(1 for _ in postorder(store.value)) + size(reader.kernel) > MOST_NODES:
+            return No("the kernel would grow too large")
+        if contracts(reader.kernel) and not moves:
+            return No("a contraction would recompute it for every product")
+        if readers > 1 and not moves and not _constant_like(store.value):
+            return No("several readers would repeat its arithmetic")
+        repeats = evaluations(reader, result)
+        if repeats > 1 and not moves and cost(store.value) * (repeats - 1) > CHEAP:
+            return No("the reader loads it several times")
+        if movement_hurts(producer, reader):
+            return No("its access pattern is better paid once")
+        return YES
+
+    # --- a map into the end of its producer ---------------------------------------------------------
+
+    def extend(self, position: int, launch: Launch, uses: Uses) -> None:
+        """Apply the only reader of a result, a map over the same indices, before the result is stored."""
+        if len(launch.writes()) != 1 or map_store(launch.kernel) is not None:
+            return
+        (result,) = launch.writes()
+        reader = uses.only_reader(result)
+        if reader is None or self.buffers[result].kind is not Kind.ARENA:
+            return
+        step = self.steps[reader]
+        if not isinstance(step, Launch):
+            return
+        merged = extended(launch, step, result)
+        if isinstance(merged, No) or size(merged.kernel) > MOST_NODES:
+            return
+        self.steps[reader] = merged
+        self.steps[position] = None
+        self.note("epilogue", result, launch, f"applied before the store of {step.writes()[0]}")
+
+    # --- kernels over the same rows -------------------------------------------------------------------
+
+    def join_rows(self, position: int, launch: Launch, uses: Uses) -> None:
+        """Join a fold with a reader that runs over the same rows; the folded value stays in registers."""
+        if len(launch.writes()) != 1 or not folds(launch.kernel) or contracts(launch.kernel):
+            return
+        (result,) = launch.writes()
+        readers = sorted(set(uses.reads[result]))
+        if self.buffers[result].kind is not Kind.ARENA or result in uses.outside or not readers:
+            return
+        first = readers[0]
+        step = self.steps[first]
+        if not isinstance(step, Launch) or contracts(step.kernel):
+            return
+        keep = len(readers) > 1
+        merged = joined(launch, step, result, keep)
+        if isinstance(merged, No) or size(merged.kernel) > MOST_NODES:
+            return
+        if keep and any(r < first for r in readers):
+            return
+        self.steps[first] = merged
+        self.steps[position] = None
+        self.note("row", result, launch, f"kept in registers for {step.writes()[0]}")
+
+    def note(self, kind: str, result: str, launch: Launch, chosen: str) -> None:
+        """Record a fusion with the far bytes it saves."""
+        buffer = self.buffers[result]
+        saved = text(buffer.elements * buffer.dtype.bytes * 2)
+        where = ", ".join(launch.origins[:3]) or result
+        self.decisions.append(Decision(f"fuse-{kind}", where, chosen, f"saves {saved} far bytes"))
+
+
+def fuse(program: Program) -> tuple[Program, tuple[Decision, ...]]:
+    """Fuse within every block of steps, and turn remaining reinterpretations into views."""
+    decisions: list[Decision] = []
+    buffers = program.by_name()
+    steps = _fuse_block(program.steps, buffers, set(), decisions)
+    return Program(program.name, program.buffers, steps), tuple(decisions)
+
+
+def _fuse_block(
+    steps: tuple[Step, ...],
+    buffers: dict[str, Buffer],
+    outer: set[str],
+    decisions: list[Decision],
+) -> tuple[Step, ...]:
+    inner: list[Step | None] = []
+    for position, step in enumerate(steps):
+        others = outer.union(*(touched(s) for k, s in enumerate(steps) if k != position))
+        match step:
+            case HostIf():
+                then = _fuse_block(step.then, buffers, others, decisions)
+                otherwise = _fuse_block(step.otherwise, buffers, others, decisions)
+                inner.append(replace(step, then=then, otherwise=otherwise))
+            case HostLoop():
+                held = others | _loop_buffers(step)
+                inner.append(replace(step, body=_fuse_block(step.body, buffers, held, decisions)))
+            case _:
+                inner.append(step)
+    return Fuser(buffers, inner, outer, decisions).run()
+
+
+def _loop_buffers(loop: HostLoop) -> set[str]:
+    return touched(replace(loop, body=()))
+
+
+# --- the three fusions on launches ---------------------------------------------------------------------
+
+
+def inlined(producer: Launch, reader: Launch, result: str) -> Launch:
+    """The reader with loads of `result` replaced by the producer's expression."""
+    source, target = opened(producer), opened(reader)
+    found = map_store(source)
+    assert found is not None
+    loops, store = found
+    variables = [loop.var for loop in loops]
+    order = [str(e) for e in store.index]
+
+    def change(load: Load) -> Scalar | None:
+        if load.buffer != result:
+            return None
+        at = dict(zip(order, load.index, strict=True))
+        env = {var: at[var] for var in variables if var in at}
+        return substitute_indices(store.value, env)
+
+    body = replace_loads(target.body, change)
+    params = [p for p in target.params if p.name != result]
+    sources = tuple(p for p in source.params if p.access is Access.IN)
+    outs = tuple(p for p in params if p.access is not Access.IN)
+    ins = tuple(p for p in params if p.access is Access.IN)
+    kept = _loaded((*union(ins, sources), *outs), body)
+    plain = target.reinterprets and source.reinterprets
+    return closed(Kernel(kept, body, plain), _both(producer, reader))
+
+
+def _loaded(params: tuple[Param, ...], body: tuple[Stmt, ...]) -> tuple[Param, ...]:
+    names = {load.buffer for load in all_loads(body)}
+    return tuple(p for p in params if p.access is not Access.IN or p.name in names)
+
+
+def extended(producer: Launch, reader: Launch, result: str) -> Launch | No:
+    """The producer storing what the reader (a map over the same indices) makes of its result."""
+    target = opened(reader)
+    found = map_store(target)
+    if found is None:
+        return No("the reader is not a map")
+    loops, store = found
+    variables = tuple(symbol(loop.var) for loop in loops)
+    if tuple(store.index) != variables:
+        return No("the reader stores elsewhere than at its loop indices")
+    source = opened(producer)
+    stores = [s for s in walk(source.body) if isinstance(s, Store) and s.buffer == result]
+    if len(stores) != 1 or stores[0].combine != "set" or any(l.buffer == result for l in all_loads(source.body)):
+        return No("the producer stores its result more than once")
+    for load in all_loads(target.body):
+        if load.buffer == result and load.index != variables:
+            return No("the reader moves elements")
+    if source.param(result).shape != target.param(store.buffer).shape:
+        return No("the reader broadcasts the result")
+    written = stores[0]
+    env = dict(zip((loop.var for loop in loops), written.index, strict=True))
+
+    def change(stmt: Stmt) -> Stmt | None:
+        if not isinstance(stmt, Store) or stmt.buffer != result:
+            return None
+        value = substitute_indices(store.value, env)
+        (fresh,) = replace_loads(
+            (Store(store.buffer, written.index, value),),
+            lambda l: written.value if l.buffer == result else None,
+        )
+        return fresh
+
+    body = rewrite(source.body, change)
+    gone = tuple(p for p in source.params if p.name != result)
+    others = tuple(p for p in target.params if p.name != result)
+    return closed(Kernel(union(gone, others), body), _both(producer, reader))
+
+
+def joined(producer: Launch, reader: Launch, result: str, keep: bool) -> Launch | No:
+    """Both kernels in one loop over their common rows; the result is a Let there (and stored if `keep`)."""
+    source, target = opened(producer), opened(reader)
+    target = apart_from(target, source)
+    rows, inner = perfect_nest(source.body)
+    rows = _rows_of(rows, inner, result)
+    if rows is None:
+        return No("the producer's result is not one value per row")
+    outer, store = rows
+    outers, _ = perfect_nest(target.body)
+    if len(outers) < len(outer):
+        return No("the reader has fewer loops")
+    same = outers[: len(outer)]
+    env: dict[str, Dim] = {}
+    for mine, theirs in zip(outer, same, strict=True):
+        if mine.extent != theirs.extent or mine.role is not theirs.role:
+            return No(f"loops {mine.var} and {theirs.var} differ")
+        env[theirs.var] = symbol(mine.var)
+    name = f"{result}_value"
+    rest = substitute_vars(same[-1].body if same else target.body, env)
+    wanted = tuple(store.index)
+    if any(l.buffer == result and l.index != wanted for l in all_loads(rest)):
+        return No("the reader uses other rows' results")
+    dtype = source.param(result).dtype
+    tail = replace_loads(rest, lambda l: Name(name, dtype) if l.buffer == result else None)
+
+    def change(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
+        if not isinstance(stmt, Store) or stmt.buffer != result:
+            return None
+        held = Let(name, stmt.value)
+        return (held, replace(stmt, value=Name(name, dtype))) if keep else held
+
+    body: tuple[Stmt, ...] = (*rewrite(inner, change), *tail)
+    for loop in reversed(outer):
+        body = (replace(loop, body=body),)
+    gone = tuple(p for p in source.params if keep or p.name != result)
+    others = tuple(p for p in target.params if p.name != result)
+    return closed(Kernel(_outputs_last(union(gone, others)), body), _both(producer, reader))
+
+
+def _rows_of(
+    loops: tuple[Loop, ...], inner: tuple[Stmt, ...], result: str
+) -> tuple[tuple[Loop, ...], Store] | None:
+    """The row loops and the store of a kernel that stores one value per row, at top level of the row."""
+    stores = [s for s in inner if isinstance(s, Store) and s.buffer == result]
+    inside = [s for s in walk(inner) if isinstance(s, Store) and s.buffer == result]
+    if len(stores) != 1 or len(inside) != 1 or stores[0].combine != "set":
+        return None
+    if any(loop.role is not Role.MAP for loop in loops):
+        return None
+    return loops, stores[0]
+
+
+def _outputs_last(params: tuple[Param, ...]) -> tuple[Param, ...]:
+    ins = tuple(p for p in params if p.access is Access.IN)
+    return (*ins, *(p for p in params if p.access is not Access.IN))
+
+
+def _both(first: Launch, second: Launch) -> Launch:
+    origins = tuple(dict.fromkeys((*first.origins, *second.origins)))
+    label = "+".join(dict.fromkeys(filter(None, (*first.label.split("+"), *second.label.split("+")))))
+    return replace(second, origins=origins, label=label)
+
+
+# --- facts about kernels -----------------------------------------------------------------------------
+
+
+def size(kernel: Kernel) -> int:
+    """Distinct scalar nodes of a kernel."""
+    seen: set[Scalar] = set()
+    for stmt in walk(kernel.body):
+        match stmt:
+            case Store() | Let():
+                seen.update(postorder(stmt.value))
+            case Fold():
+                seen.update(postorder(*stmt.values))
+            case _:
+                pass
+    return len(seen)
+
+
+def folds(kernel: Kernel) -> bool:
+    """Whether the kernel reduces."""
+    return any(isinstance(s, Fold) for s in walk(kernel.body))
+
+
+def contracts(kernel: Kernel) -> bool:
+    """Whether the kernel sums products of two loads: a candidate for a tile instruction."""
+    return any(
+        isinstance(s, Fold) and s.monoid == "sum" and any(_product(v) for v in s.values)
+        for s in walk(kernel.body)
+    )
+
+
+def _product(value: Scalar) -> bool:
+    from_call = getattr(value, "fn", None)
+    if from_call != "mul":
+        return False
+    args = getattr(value, "args", ())
+    return all(any(isinstance(n, Load) for n in postorder(a)) for a in args) and args[0] is not args[1]
+
+
+def _constant_like(value: Scalar) -> bool:
+    """Whether a scalar reads nothing."""
+    return not any(isinstance(n, Load) for n in postorder(value))
+
+
+def evaluations(reader: Launch, result: str) -> int:
+    """How often the reader evaluates each element of `result`, by its load sites and loops that do not index it."""
+    names = [p.name for p, a in zip(reader.kernel.params, reader.args, strict=True) if a == result]
+    distinct = {load for load in all_loads(reader.kernel.body) if load.buffer in names}
+    repeats = 0
+    for load in distinct:
+        repeats += _repeat(reader.kernel.body, load, 1)
+    return repeats
+
+
+def _repeat(body: tuple[Stmt, ...], load: Load, factor: int) -> int:
+    total = 0
+    for stmt in body:
+        used = load in set(all_loads((stmt,)))
+        if not used:
+            continue
+        match stmt:
+            case Loop():
+                total += _repeat(stmt.body, load, factor * _reuse(load, stmt.var, stmt.extent))
+            case Fold():
+                scale = factor
+                for axis in stmt.axes:
+                    scale *= _reuse(load, axis.var, axis.extent)
+                total += scale
+            case _:
+                total += factor
+    return total
+
+
+def _reuse(load: Load, var: str, extent: Dim) -> int:
+    """Iterations of a loop that all read the same element."""
+    for entry in load.index:
+        names = entry.symbols if not isinstance(entry, int | Scalar) else frozenset[str]()
+        if var in names:
+            return 1
+        if isinstance(entry, Scalar):
+            return 1
+    return extent if isinstance(extent, int) else 64
+
+
+def movement_hurts(producer: Launch, reader: Launch) -> bool:
+    """Whether a producer's gather would be repeated along a fold of the reader (windows, normalisations)."""
+    found = map_store(producer.kernel)
+    assert found is not None
+    gathers = any(
+        isinstance(e, Scalar) for load in all_loads(producer.kernel.body) for e in load.index
+    )
+    return gathers and folds(reader.kernel)

@@ -27,7 +27,7 @@ def node_model(
     dims: Mapping[int, Sequence[str | int]] | None = None,
     **attributes: Any,
 ) -> onnx.ModelProto:
-    """A model of one node; inputs at the positions `known` are initializers, `dims` renames extents."""
+    """A model of one node; inputs at `known` positions are initializers, `dims` renames extents."""
     names = ["" if array is None else f"in{k}" for k, array in enumerate(inputs)]
     weights, values = [], []
     for k, array in enumerate(inputs):
@@ -82,7 +82,7 @@ def check_node(
     tolerance: float = 0.0,
     **attributes: Any,
 ) -> Imported:
-    """Assert that our evaluation of the node equals onnxruntime's; give the import for more questions."""
+    """Assert that our evaluation of the node equals onnxruntime's; give the import."""
     model = node_model(op, inputs, opset, known, outputs, dims, **attributes)
     feeds = feeds_of(inputs, known)
     imported = import_model(model)

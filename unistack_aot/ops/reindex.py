@@ -44,7 +44,7 @@ def without_common(left: Sequence[Dim], right: Sequence[Dim]) -> tuple[Dim, Dim]
     """The products of both lists after removing the factors they share."""
     rest, kept = list(right), list[Dim]()
     for factor in left:
-        if factor in rest:
+        if factor != 0 and factor in rest:
             rest.remove(factor)
         else:
             kept.append(factor)

@@ -134,7 +134,7 @@ class Resize(MapOp):
             case "half_pixel_symmetric":
                 centre = _number(extent) / 2
                 exact = factor * _number(extent)
-                return centre * (1 - _number(size) / exact) + half
+                return centre * (1 - _number(size) / exact) + (x + 0.5) / factor - 0.5
             case _:
                 return half
 

@@ -132,7 +132,7 @@ def _loop(loop: Loop, scope: Scope) -> None:
 
 
 def _volume(body: Iterable[Stmt], scope: Scope) -> int:
-    """The most points per iteration that a body evaluates in one step; loop-dependent extents count as 1."""
+    """The most points per iteration that a body evaluates at once; unknown extents count as 1."""
     largest = 1
     for stmt in body:
         match stmt:

@@ -28,6 +28,9 @@ FAMILIES = (
     "contract",
     "convolve",
     "normalise",
+    "attention",
+    "einsum",
+    "quant",
 )
 
 for _family in FAMILIES:

@@ -14,7 +14,7 @@ from unistack_aot.base.dtypes import DType, bool_, dtype_of, i64
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim, Sym, symbol
 from unistack_aot.ir import formula as word
-from unistack_aot.ir.scalar import Name, call, cast, index_value, where
+from unistack_aot.ir.scalar import Lit, Name, call, cast, index_value, where
 from unistack_aot.mcir.monoids import MONOIDS, accumulator
 from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Param, Stmt, Store
 from unistack_aot.ops.convert import converted

@@ -86,6 +86,8 @@ def _filled(fill: str, shape: tuple[int, ...], kind: TensorType, rng: np.random.
             values = rng.integers(kind.dtype.lowest, kind.dtype.highest, shape, endpoint=True)
         case ["zeros"]:
             values = np.zeros(shape)
+        case ["one"]:
+            values = np.ones(shape)
         case _:
             raise BadInput(f"there is no fill {fill!r}", hint="see ops/samples.py")
     with np.errstate(all="ignore"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -43,7 +43,7 @@ class GraphBuilder:
         real: Real = "float32",
         int8_linear: bool = False,
     ) -> None:
-        self.real = real
+        self.real: Real = real
         self.int8_linear = int8_linear
         self.opset = opset
         self.rng = np.random.default_rng(seed)
@@ -63,7 +63,7 @@ class GraphBuilder:
         self._renamed: dict[Value, Value] = {}
 
     @contextmanager
-    def scope(self, label: str) -> Iterator[None]:
+    def scope(self, label: str) -> Generator[None]:
         """Prefix the names of nodes and weights made inside with `label`."""
         self._scopes.append(label)
         try:
@@ -133,6 +133,15 @@ class GraphBuilder:
     def cast(self, value: Value, dtype: str) -> Value:
         """Convert a value to another dtype."""
         return self.op("Cast", value, to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+    def body(self, name: str) -> GraphBuilder:
+        """Return a builder for a Loop or Scan body; names stay unique and outer values usable.
+
+        The body's graph is `body.build().graph`.
+        """
+        made = GraphBuilder(name, self.opset, real=self.real, int8_linear=self.int8_linear)
+        made.rng, made._names, made._scopes = self.rng, self._names, [*self._scopes, name]
+        return made
 
     def build(self) -> onnx.ModelProto:
         """Return the model, once; nodes are in the order in which they were added."""

@@ -12,12 +12,14 @@ from onnx import ModelProto
 from models import (
     bert,
     detector,
+    generator,
     gpt2,
     llama,
     mobilenet,
     recurrent,
     resnet,
     resnet_int8,
+    speech,
     unet,
     vit,
 )
@@ -132,8 +134,13 @@ def _dense_images() -> tuple[Entry, ...]:
     def see(name: str, kind: Kind, config: vit.Config, **others: vit.Config) -> Entry:
         return _recipe(name, kind, vit.build, vit.feeds, config, **others)
 
+    def hear(name: str, kind: Kind, config: speech.Config, **others: speech.Config) -> Entry:
+        return _recipe(name, kind, speech.build, speech.feeds, config, **others)
+
+    any_talk = replace(speech.Config.small(), dynamic=True, norm="decomposed")
     free = replace(unet.Config.small(), dynamic=True)
     other = replace(free, batch=2, height=20, columns=28)
+    linear = replace(free, upsample="linear")
     any_batch = replace(vit.Config.small(), dynamic=True, norm="decomposed")
     return (
         detect("detector_small", "small", detector.Config.small()),
@@ -141,6 +148,11 @@ def _dense_images() -> tuple[Entry, ...]:
         segment("unet_small", "small", unet.Config.small()),
         segment("unet_small_dynamic", "small", free, other=other),
         segment("unet", "full", unet.Config.full()),
+        segment("unet_small_linear", "small", linear, odd=replace(linear, height=22, columns=27)),
+        detect("detector_small_suppress", "small", replace(detector.Config.small(), suppress=True)),
+        hear("speech_small", "small", speech.Config.small()),
+        hear("speech_small_dynamic", "small", any_talk, batch3=replace(any_talk, batch=3)),
+        hear("whisper_tiny_encoder", "full", speech.Config.full()),
         quantised("resnet_int8_small", "small", resnet_int8.Config.small()),
         quantised("resnet18_int8", "full", resnet_int8.Config.full()),
         see("vit_small", "small", vit.Config.small()),
@@ -211,6 +223,11 @@ def _recurrent() -> tuple[Entry, ...]:
     def net(name: str, kind: Kind, config: recurrent.Config, **others: recurrent.Config) -> Entry:
         return _recipe(name, kind, recurrent.build, recurrent.feeds, config, **others)
 
+    def text(name: str, kind: Kind, config: generator.Config, **others: generator.Config) -> Entry:
+        return _recipe(name, kind, generator.build, generator.feeds, config, **others)
+
+    loop = generator.Config.small()
+    scan = replace(loop, form="scan", opset=18)
     small, gru = recurrent.Config.small(), recurrent.Config.small_gru()
     free = replace(small, dynamic=True, states="inputs", lengths=True)
     both_ways = replace(gru, bidirectional=True, dynamic=True, states="zeros")
@@ -219,6 +236,9 @@ def _recurrent() -> tuple[Entry, ...]:
         net("lstm_small_dynamic", "small", free, other=replace(free, batch=1, length=11)),
         net("gru_small", "small", gru),
         net("gru_small_dynamic", "small", both_ways, other=replace(both_ways, batch=1, length=8)),
+        text("generator_small_loop", "small", loop, other=replace(loop, batch=1, steps=9)),
+        text("generator_small_scan", "small", scan, other=replace(scan, batch=1, steps=9)),
+        text("generator_loop", "full", generator.Config.full()),
         net("lstm", "full", recurrent.Config.full()),
         net("gru", "full", recurrent.Config.full_gru()),
     )

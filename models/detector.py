@@ -1,7 +1,7 @@
 """A YOLO-style detector: CSP backbone, SPPF, path-aggregation neck, decoded head.
 
 The decode part is in the graph, as in exported YOLOv5 and YOLOv8: anchor-free boxes in pixels,
-class scores in 0..1, all levels joined. Non-maximum suppression is left to the caller.
+class scores in 0..1, all levels joined. By option the graph also suppresses overlapping boxes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ class Config:
     image: int = 640
     batch: int = 1
     dynamic: bool = False
+    suppress: bool = False
     opset: int = 17
 
     @classmethod
@@ -43,7 +44,10 @@ STRIDES = (8, 16, 32)
 
 
 def build(config: Config) -> onnx.ModelProto:
-    """Return image[n, 3, h, w] -> predictions[n, 4 + classes, cells]: x, y, w, h, class scores."""
+    """Return image[n, 3, h, w] -> predictions[n, 4 + classes, cells]: x, y, w, h, class scores.
+
+    With `suppress`: -> picked[found, 3] int64 (image, class, cell), boxes[found, 4], scores[found].
+    """
     g = GraphBuilder("detector", config.opset)
     batch: Dim = "batch" if config.dynamic else config.batch
     x = g.input("image", (batch, 3, config.image, config.image))
@@ -58,6 +62,9 @@ def build(config: Config) -> onnx.ModelProto:
     box = _pixels(g, g.op("Concat", *boxes, axis=2), config)
     score = g.op("Sigmoid", g.op("Concat", *scores, axis=2))
     cells = sum((config.image // stride) ** 2 for stride in STRIDES)
+    if config.suppress:
+        _suppress(g, box, score)
+        return g.build()
     found = g.op("Concat", box, score, axis=1)
     g.output(found, "predictions", (batch, 4 + config.classes, cells))
     return g.build()
@@ -163,7 +170,7 @@ def _head(
     parts = 4 + config.classes
     with g.scope("conv"):
         x = layers.conv_norm(g, x, (channels, channels), 3, "silu")
-    x = layers.conv(g, x, (channels, parts), 1)
+    x = layers.conv(g, x, (channels, parts), 1, gain=8.0)  # scores from near 0 to near 1
     flat = g.op("Reshape", x, g.ints(0, parts, (config.image // stride) ** 2))
     box, score = g.multi("Split", flat, g.ints(4, config.classes), outputs=2, axis=1)
     return box, score
@@ -178,6 +185,20 @@ def _pixels(g: GraphBuilder, box: Value, config: Config) -> Value:
     squared = g.op("Pow", g.op("Mul", size, g.constant(2.0)), g.constant(2.0))
     size = g.op("Mul", squared, g.constant(strides * 4))
     return g.op("Concat", place, size, axis=1)
+
+
+def _suppress(g: GraphBuilder, box: Value, score: Value) -> None:
+    """Declare the outputs that remain after non-maximum suppression of box[n, 4, cells]."""
+    rows = g.op("Transpose", box, perm=[0, 2, 1])
+    limits = (g.constant([20], "int64"), g.constant([0.45]), g.constant([0.7]))
+    picked = g.op("NonMaxSuppression", rows, score, *limits, center_point_box=1)
+    columns = (g.op("Gather", picked, g.constant(index, "int64"), axis=1) for index in range(3))
+    image, label, cell = (g.op("Unsqueeze", column, g.ints(1)) for column in columns)
+    place = g.op("Concat", image, cell, axis=1)
+    g.output(picked, "picked", ("found", 3), "int64")
+    g.output(g.op("GatherND", rows, place), "boxes", ("found", 4))
+    full = g.op("Concat", image, label, cell, axis=1)
+    g.output(g.op("GatherND", score, full), "scores", ("found",))
 
 
 def _cells(image: int) -> tuple[np.ndarray, np.ndarray]:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from math import pi, sqrt
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from models.builder import GraphBuilder, Value
 
 Activation = Literal["none", "relu", "relu6", "silu", "hard_swish", "leaky"]
+# 1 / the root mean square of activation(x) for a standard normal x, so that depth keeps magnitudes;
+# the last three by numerical integration.
+GAINS: dict[Activation, float] = {
+    "none": 1.0,
+    "relu": sqrt(2.0),
+    "relu6": sqrt(2.0),
+    "leaky": sqrt(2.0 / 1.01),
+    "silu": 1.676,
+    "hard_swish": 1.737,
+}
 Norm = Literal["op", "decomposed"]
 
 
@@ -67,9 +77,10 @@ def conv_norm(
     scale: float = 1.0,
 ) -> Value:
     """Return activation(batch_norm(conv(x))); `scale` is the normalisation's mean weight."""
-    gain = 1.0 if activation == "none" else sqrt(2.0)
     with g.scope("conv"):
-        x = conv(g, x, channels, kernel, stride=stride, groups=groups, bias=False, gain=gain)
+        x = conv(
+            g, x, channels, kernel, stride=stride, groups=groups, bias=False, gain=GAINS[activation]
+        )
     with g.scope("norm"):
         x = batch_norm(g, x, channels[1], scale)
     return activate(g, x, activation)
@@ -126,6 +137,11 @@ def reduce_mean(g: GraphBuilder, x: Value, *axes: int) -> Value:
     if g.opset >= 18:
         return g.op("ReduceMean", x, g.ints(*axes), keepdims=1)
     return g.op("ReduceMean", x, axes=list(axes), keepdims=1)
+
+
+def equal_parts(g: GraphBuilder, count: int) -> dict[str, Any]:
+    """Return Split's attributes for equal parts: their number is written from opset 18 on."""
+    return {"num_outputs": count} if g.opset >= 18 else {}
 
 
 def layer_norm(g: GraphBuilder, x: Value, size: int, form: Norm, epsilon: float = 1e-5) -> Value:

@@ -148,7 +148,7 @@ def _inverted_residual(g: GraphBuilder, x: Value, source: int, block: Block) -> 
         with g.scope("gate"):
             y = layers.squeeze_excite(g, y, block.expanded, squeezed)
     with g.scope("project"):
-        y = layers.conv_norm(g, y, (block.expanded, block.target), 1, "none")
+        y = layers.conv_norm(g, y, (block.expanded, block.target), 1, "none", scale=0.7)
     return g.op("Add", x, y) if block.stride == 1 and source == block.target else y
 
 

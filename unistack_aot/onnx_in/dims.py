@@ -16,7 +16,7 @@ from unistack_aot.onnx_in.tensors import element_type, tensor_shape
 Declared = Mapping[str, "int | tuple[int, ...]"]
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
-_RESERVED = re.compile(r"([a-z]\d*|min|max)\Z")  # loop variables of kernels have such names
+_RESERVED = re.compile(r"([a-z](\d*|_[a-z])|min|max)\Z")  # loop variables of kernels have such names
 
 
 @dataclass

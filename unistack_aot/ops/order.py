@@ -73,7 +73,7 @@ class TopK(TensorOp):
         (x,) = args
         values, places = results
         index = axes_of(x.shape)
-        rank, at = symbol("rank"), symbol("at")
+        rank, at = symbol("r0"), symbol("k0")
         found = (*index[: self.axis], rank, *index[self.axis + 1 :])
         before = (*index[: self.axis], rank - 1, *index[self.axis + 1 :])
         source = (*index[: self.axis], at, *index[self.axis + 1 :])
@@ -86,7 +86,7 @@ class TopK(TensorOp):
         fold = Fold(
             ("best", "place"),
             "argmax" if self.largest else "argmin",
-            (Axis("at", x.shape[self.axis]),),
+            (Axis("k0", x.shape[self.axis]),),
             (where(open_, here, worst), where(open_, index_value(at), literal(_NOWHERE, i64))),
         )
         body: tuple[Stmt, ...] = (
@@ -94,7 +94,7 @@ class TopK(TensorOp):
             Store(values.name, found, Name("best", x.dtype)),
             Store(places.name, found, Name("place", i64)),
         )
-        body = (Loop("rank", self.count, body, Role.SEQ),)
+        body = (Loop("r0", self.count, body, Role.SEQ),)
         for axis in reversed(range(len(x.shape))):
             if axis != self.axis:
                 body = (Loop(str(index[axis]), x.shape[axis], body),)

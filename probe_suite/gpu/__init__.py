@@ -1,0 +1,3 @@
+"""What GPU probes share: kernel sources, building and proving them, launching and timing. Not here:
+any question.
+"""

@@ -1,0 +1,78 @@
+"""What one probe found: curves, properties, checked instructions; as JSON. Not here: how it is
+found (probes).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+State = Literal["done", "skipped", "failed", "timed out"]
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One curve: `y[i]` in `y_unit` was measured at `x[i]` in `x_unit`."""
+
+    name: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+    x_unit: str
+    y_unit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One property a probe yields, in base units."""
+
+    name: str
+    value: float
+    unit: str
+    spread: float
+    samples: int
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Proof that the measured instruction is in the machine code: how often `pattern` matched."""
+
+    kernel: str
+    pattern: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """The outcome of one probe; `why` explains every state but "done"."""
+
+    probe: str
+    question: str
+    state: State
+    why: str = ""
+    seconds: float = 0.0
+    findings: tuple[Finding, ...] = ()
+    series: tuple[Series, ...] = ()
+    seen: tuple[Seen, ...] = ()
+    facts: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def save(record: Record, path: Path) -> None:
+    """Write one record as JSON."""
+    path.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
+
+
+def load(path: Path) -> Record:
+    """Read one record back."""
+    fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    fields["findings"] = tuple(Finding(**each) for each in fields["findings"])
+    fields["series"] = tuple(_series(each) for each in fields["series"])
+    fields["seen"] = tuple(Seen(**each) for each in fields["seen"])
+    return Record(**fields)
+
+
+def _series(fields: dict[str, Any]) -> Series:
+    x, y = tuple(fields.pop("x")), tuple(fields.pop("y"))
+    return Series(x=x, y=y, **fields)

@@ -1,0 +1,128 @@
+"""Ask a machine every question: each probe in its own process with a time limit, then the map and
+the report.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from probe_suite import cpu_facts, mapping, record, report
+from probe_suite.gpu import device as gpu_device
+from probe_suite.probe import Probe, Setting
+from probe_suite.probes import PROBES
+from probe_suite.record import Record
+from probe_suite.worker import request_text
+from unistack_aot.base.errors import BadInput
+from unistack_aot.hw import propmap
+from unistack_aot.hw.consistency import contradictions
+from unistack_aot.hw.propmap import PropertyMap
+
+ROOT = Path(__file__).parent.parent
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class ProbeRun:
+    """What a run of the lab left behind: records, the map made of them, files, and what contradicts
+    itself.
+    """
+
+    records: tuple[Record, ...]
+    map: PropertyMap
+    map_path: Path
+    report_path: Path
+    contradictions: tuple[str, ...]
+
+
+def main_probe(
+    device: str = "cpu",
+    only: Sequence[str] = (),
+    out: Path = Path("probe-out"),
+    limit_s: float | None = None,
+    quick: bool = False,
+    say: Say = print,
+) -> ProbeRun:
+    """Probe `device` ("cpu", "cuda:0", "emulator:sm_90") and write records, map and report under
+    `out`.
+
+    `only` names probes (all of the device's kind by default); `limit_s` replaces every probe's own
+    time limit. BadInput for an unknown device or probe.
+    """
+    chosen = choose(device, only)
+    arch = cpu_facts.isa_levels()[-1] if device == "cpu" else gpu_device.arch_of(device)
+    out.mkdir(parents=True, exist_ok=True)
+    records: list[Record] = []
+    with tempfile.TemporaryDirectory(prefix="probe-") as scratch:
+        known: dict[str, float] = {}
+        for index, probe in enumerate(chosen):
+            limit = probe.limit_s if limit_s is None else limit_s
+            say(f"[{index + 1}/{len(chosen)}] {probe.name}: {probe.question}")
+            setting = Setting(device, arch, Path(scratch), known, quick)
+            found = run_one(probe, setting, limit)
+            say(f"      {_line(found)}")
+            record.save(found, out / f"{probe.name}.json")
+            records.append(found)
+            known |= {each.name: each.value for each in found.findings}
+    made = mapping.to_map(tuple(records), device, arch)
+    map_path = out / f"{made.id}.json"
+    propmap.save(made, map_path)
+    against = contradictions(made)
+    for line in against:
+        say(f"contradiction: {line}")
+    page = report.write(tuple(records), made, against, out)
+    say(f"wrote {map_path} and {page}")
+    return ProbeRun(tuple(records), made, map_path, page, against)
+
+
+def choose(device: str, only: Sequence[str]) -> tuple[Probe, ...]:
+    """Return the probes to run, in the lab's order; BadInput names what does not exist."""
+    kind = "cpu" if device == "cpu" else "gpu"
+    if kind == "gpu" and device.split(":")[0] not in ("cuda", "emulator"):
+        raise BadInput(f"no device is called '{device}'", hint="use cpu, cuda:0 or emulator:sm_90")
+    fitting = tuple(probe for probe in PROBES if probe.kind == kind)
+    names = {probe.name for probe in fitting}
+    if unknown := sorted(set(only) - names):
+        raise BadInput(
+            f"no {kind} probe is called {', '.join(unknown)}", hint=f"known: {', '.join(names)}"
+        )
+    return tuple(probe for probe in fitting if not only or probe.name in only)
+
+
+def run_one(probe: Probe, setting: Setting, limit_s: float) -> Record:
+    """Run one probe in a fresh process; one past its limit is ended, and so recorded."""
+    request, answer = setting.scratch / f"{probe.name}.ask", setting.scratch / f"{probe.name}.json"
+    request.write_text(request_text(probe.name, setting, answer), encoding="utf-8")
+    command = [sys.executable, "-m", "probe_suite.worker", str(request)]
+    started = time.monotonic()
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    try:
+        words, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        return Record(
+            probe.name, probe.question, "timed out", f"no answer within {limit_s:g} s", limit_s
+        )
+    if answer.exists():
+        return replace(record.load(answer), seconds=time.monotonic() - started)
+    last = words.decode(errors="replace").strip()[-1000:]
+    why = f"the process ended with status {process.returncode}: {last}"
+    return Record(probe.name, probe.question, "failed", why, time.monotonic() - started)
+
+
+def _line(found: Record) -> str:
+    if found.state != "done":
+        return f"{found.state}: {found.why.splitlines()[0]}"
+    shown = ", ".join(mapping.shown(each) for each in found.findings[:6])
+    more = f" and {len(found.findings) - 6} more" if len(found.findings) > 6 else ""
+    return f"{found.seconds:.1f} s  {shown}{more}"

@@ -1,7 +1,9 @@
 // cp.async: copies queue up per thread and arrive when their group is waited for, the latest moment that hardware allows.
 #include <cstring>
+#include <vector>
 
 #include "shadow.hpp"
+#include "traffic.hpp"
 #include "worker.hpp"
 
 namespace ua::emu {
@@ -9,22 +11,33 @@ namespace ua::emu {
 namespace {
 
 void perform(const PendingCopy& copy) {
-    memcpy(copy.shared, copy.global, copy.valid_bytes);
-    if (copy.valid_bytes < copy.bytes)
+    if (copy.valid_bytes == 16) {
+        memcpy(copy.shared, copy.global, 16);
+    } else {
+        memcpy(copy.shared, copy.global, copy.valid_bytes);
         memset(static_cast<char*>(copy.shared) + copy.valid_bytes, 0, copy.bytes - copy.valid_bytes);
-    if (Shadow* shadow = worker->shadow()) shadow->arrived(*worker, copy.shared, copy.bytes);
+    }
 }
+
+// The instruction that a copy belongs to: one per place in the source, told apart by occurrence when a loop was unrolled.
+const void* site_key(ua_emu_site site) { return site.file + site.line; }
 
 }  // namespace
 
-void run_copies(CopyQueue& queue, unsigned groups_left) {
-    size_t groups = 0, copies = 0;
-    while (queue.group_sizes.size() - groups > groups_left) {
-        for (unsigned i = 0; i < queue.group_sizes[groups]; i++) perform(queue.copies[copies++]);
-        groups++;
+void CopyQueue::clear() {
+    copies.clear();
+    groups.clear();
+    open = 0;
+}
+
+void CopyQueue::run(unsigned groups_left) {
+    Shadow* shadow = worker->shadow();
+    for (; groups.size() > groups_left; groups.pop()) {
+        for (unsigned i = groups.front(); i > 0; i--, copies.pop()) {
+            perform(copies.front());
+            if (shadow) shadow->arrived(*worker, copies.front().shared, copies.front().bytes);
+        }
     }
-    queue.copies.erase(queue.copies.begin(), queue.copies.begin() + copies);
-    queue.group_sizes.erase(queue.group_sizes.begin(), queue.group_sizes.begin() + groups);
 }
 
 }  // namespace ua::emu
@@ -36,7 +49,7 @@ using namespace ua::emu;
 UA_EMU_EXPORT void ua_emu_copy_async(void* shared, const void* global, unsigned bytes, unsigned valid_bytes,
                                      ua_emu_site site) {
     const auto target = reinterpret_cast<uintptr_t>(shared), source = reinterpret_cast<uintptr_t>(global);
-    if (target % bytes || (valid_bytes && source % bytes))
+    if ((target & (bytes - 1)) || (valid_bytes && (source & (bytes - 1))))
         worker->fail_illegal("%s:%d: cp.async of %u bytes at a misaligned address", site.file, site.line, bytes);
     if (valid_bytes > bytes)
         worker->fail("%s:%d: cp.async of %u bytes with %u valid ones", site.file, site.line, bytes, valid_bytes);
@@ -44,21 +57,21 @@ UA_EMU_EXPORT void ua_emu_copy_async(void* shared, const void* global, unsigned 
         if (valid_bytes) shadow->access(*worker, global, valid_bytes, UA_EMU_READ);
         shadow->issued(*worker, shared, bytes);
     }
+    if (worker->counters()) {
+        std::vector<Access>& accesses = worker->current()->accesses;
+        accesses.push_back({site_key(site), source, valid_bytes, copy_read});
+        accesses.push_back({site_key(site), target, bytes, copy_write});
+    }
     CopyQueue& queue = worker->current()->queue;
-    queue.copies.push_back({shared, global, bytes, valid_bytes});
+    queue.copies.push({shared, global, bytes, valid_bytes});
     queue.open++;
     if (settings.defer_copies) return;
-    queue.group_sizes.push_back(queue.open);
-    queue.open = 0;
-    run_copies(queue, 0);
+    queue.commit();
+    queue.run(0);
 }
 
-UA_EMU_EXPORT void ua_emu_copy_commit() {
-    CopyQueue& queue = worker->current()->queue;
-    queue.group_sizes.push_back(queue.open);
-    queue.open = 0;
-}
+UA_EMU_EXPORT void ua_emu_copy_commit() { worker->current()->queue.commit(); }
 
 UA_EMU_EXPORT void ua_emu_copy_wait(unsigned groups_in_flight) {
-    run_copies(worker->current()->queue, groups_in_flight);
+    worker->current()->queue.run(groups_in_flight);
 }

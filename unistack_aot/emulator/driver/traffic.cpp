@@ -119,7 +119,8 @@ void Counters::count_global(const Access* const* lanes, const Access& sample) {
 void Counters::count(const Access* const* lanes, const unsigned char* shared, unsigned shared_bytes) {
     const Access* sample = *std::find_if(lanes, lanes + 32, [](const Access* access) { return access != nullptr; });
     const auto base = reinterpret_cast<uint64_t>(shared);
-    const bool is_shared = sample->address >= base && sample->address < base + shared_bytes;
+    const bool in_arena = sample->address >= base && sample->address < base + shared_bytes;
+    const bool is_shared = sample->kind != copy_read && in_arena;
     if (sample->kind == UA_EMU_ATOMIC) {
         totals.atomics++;
     } else if (!is_shared) {
@@ -149,8 +150,11 @@ void Counters::flush(Warp& warp, const unsigned char* shared, unsigned shared_by
         for (uint32_t rest = warp.all; rest; rest &= rest - 1) {
             const unsigned lane = __builtin_ctz(rest);
             std::unordered_map<const void*, uint32_t> seen;
-            for (const Access& access : warp.fibres[lane].accesses)
-                requests.try_emplace(Key{access.site, seen[access.site]++}, Lanes{}).first->second[lane] = &access;
+            for (const Access& access : warp.fibres[lane].accesses) {
+                // A copy notes two accesses at one site: told apart by their kind.
+                const void* place = static_cast<const char*>(access.site) + access.kind;
+                requests.try_emplace(Key{place, seen[place]++}, Lanes{}).first->second[lane] = &access;
+            }
         }
         for (const auto& [key, lanes] : requests) count(lanes.data(), shared, shared_bytes);
     }

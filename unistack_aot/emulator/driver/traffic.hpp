@@ -12,7 +12,7 @@
 namespace ua::emu {
 
 // Access kinds beyond those of ua_emu_access.
-enum : uint32_t { copy_read = 16, copy_write = 17 };
+enum : uint32_t { copy_read = 1 << 16, copy_write = 1 << 17 };
 
 // Requests and sectors (32 bytes) or wavefronts (128 bytes of shared memory in one go) of one kind of access. `ideal` is the
 // least number of wavefronts that the same bytes could have taken.

@@ -127,7 +127,7 @@ void Worker::prepare(const Launch& launch) {
         fibre.thread = {i % width, i / width % height, i / (width * height)};
         fibre.lane = i & 31;
         fibre.warp = &warps_[i / 32];
-        fibre.queue = CopyQueue{};
+        fibre.queue.clear();
         fibre.accesses.clear();
     }
     shared_storage_.resize(launch.shared_bytes + 256);
@@ -178,9 +178,8 @@ void Worker::run_block(ua_emu_dim block) {
 void Worker::run_thread() {
     launch_->kernel->run(launch_->arguments);
     Fibre* fibre = current_;
-    fibre->queue.group_sizes.push_back(fibre->queue.open);
-    fibre->queue.open = 0;
-    run_copies(fibre->queue, 0);
+    fibre->queue.commit();
+    fibre->queue.run(0);
     Warp* warp = fibre->warp;
     warp->done |= 1u << fibre->lane;
     warp->ready &= ~(1u << fibre->lane);

@@ -39,11 +39,45 @@ struct PendingCopy {
     unsigned bytes, valid_bytes;
 };
 
-// The cp.async groups of one thread that have not arrived yet.
+// First in, first out, in a ring that grows when full. Small on purpose: a block has hundreds, and they share a cache.
+template <class T>
+class Ring {
+  public:
+    unsigned size() const { return last_ - first_; }
+    const T& front() const { return items_[first_ & (items_.size() - 1)]; }
+    void pop() { first_++; }
+    void clear() { first_ = last_ = 0; }
+    void push(const T& item) {
+        if (size() == items_.size()) grow();
+        items_[last_++ & (items_.size() - 1)] = item;
+    }
+
+  private:
+    void grow() {
+        std::vector<T> larger(items_.empty() ? 4 : items_.size() * 2);
+        const unsigned count = size();
+        for (unsigned i = 0; i < count; i++) larger[i] = items_[(first_ + i) & (items_.size() - 1)];
+        items_.swap(larger);
+        first_ = 0;
+        last_ = count;
+    }
+    std::vector<T> items_;
+    unsigned first_ = 0, last_ = 0;
+};
+
+// The cp.async copies of one thread that have not arrived yet; groups holds how many each committed group has.
 struct CopyQueue {
-    std::vector<PendingCopy> copies;
-    std::vector<unsigned> group_sizes;
-    unsigned open = 0;
+    Ring<PendingCopy> copies;
+    Ring<unsigned> groups;
+    unsigned open = 0;  // copies since the last commit
+
+    void clear();
+    void commit() {
+        groups.push(open);
+        open = 0;
+    }
+    // Performs the oldest groups until groups_left remain.
+    void run(unsigned groups_left);
 };
 
 struct Access {
@@ -150,7 +184,5 @@ class Worker {
 };
 
 extern thread_local Worker* worker;
-
-void run_copies(CopyQueue& queue, unsigned groups_left);
 
 }  // namespace ua::emu

@@ -22,7 +22,9 @@
 #define __launch_bounds__(...)
 #define __shared__ the_emulator_has_no_static_shared_memory_use_UA_DYNAMIC_SHARED
 
-#if defined(__clang__)
+#if defined(UA_EMULATOR_CHECKED)
+#define UA_UNROLL
+#elif defined(__clang__)
 #define UA_UNROLL _Pragma("unroll")
 #else
 #define UA_UNROLL _Pragma("GCC unroll 64")

@@ -28,7 +28,8 @@ struct OperandTile<T, ROWS, BK, Operand::k_outer> {
     typedef SharedTile<T, BK, ROWS, sizeof(T) == 2 ? Pattern::rows : Pattern::columns> Type;
 };
 
-template <class T, int BM, int BN, int BK, int TM, int TN, Operand A = Operand::k_inner, Operand B = Operand::k_outer>
+template <class T, int BM, int BN, int BK, int TM, int TN, Operand A = Operand::k_inner, Operand B = Operand::k_outer,
+          class ATileType = typename OperandTile<T, BM, BK, A>::Type>
 struct FmaTile {
     static constexpr int threads_m = BM / TM, threads_n = BN / TN, threads = threads_m * threads_n;
     static constexpr int chunk = 16 / static_cast<int>(sizeof(T));
@@ -40,7 +41,7 @@ struct FmaTile {
     static_assert(A == Operand::k_inner || TM % chunk == 0, "TM must be a multiple of 16 bytes if A is k_outer");
     static_assert(B == Operand::k_inner || TN % chunk == 0, "TN must be a multiple of 16 bytes if B is k_outer");
     typedef T Element;
-    typedef typename OperandTile<T, BM, BK, A>::Type ATile;
+    typedef ATileType ATile;
     typedef typename OperandTile<T, BN, BK, B>::Type BTile;
 
     struct Accumulator {
@@ -58,6 +59,56 @@ struct FmaTile {
     UA_DEVICE int row_of(int i, int thread) { return owned<A, BM, TM, threads_m>(i, thread); }
     UA_DEVICE int col_of(int j, int thread) { return owned<B, BN, TN, threads_n>(j, thread); }
 
+#if UA_EMULATED && !defined(UA_EMULATOR_CHECKED)
+    // The same sums, with a row of the thread's tile as one vector: what host compilers turn into good code.
+    UA_DEVICE void mma(Accumulator& acc, const T* a, const T* b) {
+        constexpr int lanes = 32 / static_cast<int>(sizeof(T)), width = TN % lanes == 0 ? lanes : TN % chunk == 0 ? chunk : 1;
+        typedef T Row __attribute__((vector_size(width * sizeof(T))));
+        const int m = thread_m(), n = thread_n();
+        for (int j = 0; j < TN; j += width) {
+            Row c[TM];
+            UA_UNROLL
+            for (int i = 0; i < TM; i++) memcpy(&c[i], &acc.at[i][j], sizeof(Row));
+            UA_UNROLL
+            for (int k = 0; k < BK; k += chunk) {
+                Row right[chunk];
+                load_rows<width>(right, b, k, j, n);
+                if (A == Operand::k_inner) {
+                    UA_UNROLL
+                    for (int i = 0; i < TM; i++) {
+                        const T* left = a + ATile::offset(row_of(i, m), k);
+                        UA_UNROLL
+                        for (int v = 0; v < chunk; v++) c[i] += left[v] * right[v];
+                    }
+                } else {
+                    UA_UNROLL
+                    for (int v = 0; v < chunk; v++)
+                        UA_UNROLL
+                        for (int i = 0; i < TM; i++) c[i] += a[ATile::offset(k + v, row_of(i, m))] * right[v];
+                }
+            }
+            UA_UNROLL
+            for (int i = 0; i < TM; i++) memcpy(&acc.at[i][j], &c[i], sizeof(Row));
+        }
+    }
+    template <int WIDTH, class Row>
+    UA_DEVICE void load_rows(Row (&rows)[chunk], const T* b, int k, int j, int thread) {
+        if (B == Operand::k_outer) {
+            UA_UNROLL
+            for (int v = 0; v < chunk; v++)
+                UA_UNROLL
+                for (int part = 0; part < WIDTH; part += chunk)
+                    memcpy(reinterpret_cast<T*>(&rows[v]) + part, b + BTile::offset(k + v, col_of(j + part, thread)), 16);
+        } else {
+            UA_UNROLL
+            for (int part = 0; part < WIDTH; part++) {
+                const T* column = b + BTile::offset(col_of(j + part, thread), k);
+                UA_UNROLL
+                for (int v = 0; v < chunk; v++) rows[v][part] = column[v];
+            }
+        }
+    }
+#else
     UA_DEVICE void mma(Accumulator& acc, const T* a, const T* b) {
         const int m = thread_m(), n = thread_n();
         UA_UNROLL
@@ -73,6 +124,8 @@ struct FmaTile {
                     for (int j = 0; j < TN; j++) acc.at[i][j] += left[step][i] * right[step][j];
         }
     }
+
+#endif
 
     template <class F>
     UA_DEVICE void for_each(Accumulator& acc, F f) {

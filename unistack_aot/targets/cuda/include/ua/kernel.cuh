@@ -1,6 +1,7 @@
 // The one header that a generated kernel includes.
 #pragma once
 #include "async.cuh"
+#include "attention.cuh"
 #include "fma.cuh"
 #include "math.cuh"
 #include "matrix.cuh"

@@ -7,6 +7,8 @@
 //     SharedTile types to fill, Element their element; shared bytes: ATile::bytes + BTile::bytes per stage.
 //     Accumulator acc; acc.clear();               registers: BM/WARPS_M * BN/WARPS_N / 32 floats
 //     mma(acc, a, b)                              adds the product of the tiles at a and b. Barriers around it are the caller's.
+//     mma_registers(acc, left, b)                 the same with A = left, float [tiles_m][BK / 8][4] laid out like an accumulator of
+//                                                 BK columns (rounded to T); BTile must be k_outer
 //     for_each(acc, f(row, col, float& value))    this thread's elements, block coordinates
 //     for_each_run(acc, f(row, col, float* values))   the same by runs of `run` = 2 adjacent columns
 //
@@ -53,6 +55,13 @@ struct MmaTile {
         ua_emu_tile_registers mine = {&acc.at[0][0][0], nullptr};
         ua_emu_warp(all_lanes, &mine, ua_emu_tile_mma, &tile, site);
     }
+    UA_DEVICE void mma_registers(Accumulator& acc, const float (&left)[tiles_m][BK / 8][4], const Element* b, UA_SITE) {
+        static_assert(B == Operand::k_outer, "the product with registers reads a k_outer tile");
+        const ua_emu_tile tile = {Type::emulated, tiles_m, tiles_n, BK, first_row(), first_col(), 0, 1, nullptr, b,
+                                  offset_of<ATile>, offset_of<BTile>};
+        ua_emu_tile_registers mine = {&acc.at[0][0][0], &left[0][0][0]};
+        ua_emu_warp(all_lanes, &mine, ua_emu_tile_mma, &tile, site);
+    }
     template <class Tile>
     static int offset_of(int row, int col) {
         return Tile::offset(row, col);
@@ -77,6 +86,24 @@ struct MmaTile {
             for (int i = 0; i < tiles_m; i++)
                 UA_UNROLL
                 for (int j = 0; j < tiles_n; j++) Type::multiply(acc.at[i][j], left[i], right[j]);
+        }
+    }
+    UA_DEVICE void mma_registers(Accumulator& acc, const float (&left)[tiles_m][BK / 8][4], const Element* b) {
+        static_assert(B == Operand::k_outer, "the product with registers reads a k_outer tile");
+        static_assert(tiles_n % 2 == 0, "the product with registers takes column pieces in pairs");
+        constexpr int pieces = Type::depth / 8;
+        UA_UNROLL
+        for (int k = 0; k < BK; k += Type::depth) {
+            typename Type::BFragment right[tiles_n];
+            UA_UNROLL
+            for (int j = 0; j < tiles_n; j += 2)
+                Type::template load_b_paired<BTile>(right[j], right[j + 1], b, first_col() + j * 8, k);
+            UA_UNROLL
+            for (int i = 0; i < tiles_m; i++) {
+                const typename Type::AFragment a = Type::from_accumulator(left[i][k / 8], left[i][k / 8 + pieces - 1]);
+                UA_UNROLL
+                for (int j = 0; j < tiles_n; j++) Type::multiply(acc.at[i][j], a, right[j]);
+            }
         }
     }
 #endif

@@ -31,11 +31,12 @@ struct Contraction {
     int k_block;      // in K steps; a multiple of length, or any number if there is one segment; 0: no blocking
     int row_block;    // rows per chunk, at most kMaxRowBlock
     int panel_group;  // panels per group
-    int ahead;        // see TileArgs
+    int64_t ahead;    // prefetch distance in A, floats (see TileArgs); kNextTile: the next tile's rows; 0: none
     int64_t k() const { return int64_t(segments) * length; }
 };
 
 inline constexpr int kMaxRowBlock = 512;
+inline constexpr int64_t kNextTile = -1;
 
 // Scratch memory of the calling thread, kept between calls; at least `floats` floats, 64-byte aligned.
 inline float* thread_scratch(size_t floats) {
@@ -82,7 +83,7 @@ void contract_panels(const Contraction& c, const float* const* rows, int64_t m0,
         const int64_t steps = std::min(step, K - k);
         const int32_t from = int32_t(k);
         TileArgs t{};
-        t.panel_stride = stride, t.ahead = c.ahead;
+        t.panel_stride = stride;
         if (c.segments == 1) {
             t.shift = c.segments == 1 && c.shift == nullptr ? &from : &kNoShift;
             t.segments = 1, t.length = int(steps);
@@ -99,6 +100,7 @@ void contract_panels(const Contraction& c, const float* const* rows, int64_t m0,
                 request(next, steps * kPanel, i, tiles.count);
                 if (k + step >= K) want(m0 + first, n, panel0 + g * NP, NP);
                 t.rows = rows + first;
+                t.ahead = c.ahead != kNextTile ? c.ahead : i + 1 < tiles.count ? rows[first + n] - rows[first] : 0;
                 t.out = partial + (whole ? 0 : (int64_t(g) * tiles.count + i) * tile_floats);
                 t.init = k == 0 ? nullptr : t.out;
                 tile_of_rows<MR, NP>(n, t);

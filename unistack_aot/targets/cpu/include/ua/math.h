@@ -38,9 +38,9 @@ UA_INLINE double fma(double a, double b, double c) {
 }
 
 template <class T>
-UA_INLINE T maximum(T a, T b) { return (a > b) | (a != a) ? a : b; }
+UA_INLINE T maximum(T a, T b) { return ((a > b) | (a != a)) ? a : b; }
 template <class T>
-UA_INLINE T minimum(T a, T b) { return (a < b) | (a != a) ? a : b; }
+UA_INLINE T minimum(T a, T b) { return ((a < b) | (a != a)) ? a : b; }
 
 UA_INLINE float abs(float x) { return __builtin_fabsf(x); }
 UA_INLINE double abs(double x) { return __builtin_fabs(x); }
@@ -208,10 +208,10 @@ UA_INLINE float pow(float x, float y) {
     r = a == 0.0f ? at_zero : a == inf ? at_inf : r;
     const float y_inf = a == 1.0f ? 1.0f : (a > 1.0f) == (y > 0.0f) ? inf : 0.0f;
     r = ay == inf ? y_inf : r;
-    r = odd & (bits<int32_t>(x) < 0) ? -r : r;
-    r = (x < 0.0f) & (a != inf) & !whole ? __builtin_nanf("") : r;
-    r = (x != x) | (y != y) ? x + y : r;
-    return (y == 0.0f) | (x == 1.0f) ? 1.0f : r;
+    r = (odd & (bits<int32_t>(x) < 0)) ? -r : r;
+    r = ((x < 0.0f) & (a != inf) & !whole) ? __builtin_nanf("") : r;
+    r = ((x != x) | (y != y)) ? x + y : r;
+    return ((y == 0.0f) | (x == 1.0f)) ? 1.0f : r;
 }
 UA_INLINE double pow(double x, double y) { return std::pow(x, y); }
 

@@ -39,7 +39,7 @@ struct TileArgs {
     int64_t panel_stride;
     const float* init;
     float* out;
-    int ahead;  // segments: while one is multiplied, the rows' first line of the one `ahead` later is pulled into L1; 0: no
+    int64_t ahead;  // floats: while row[k] is multiplied, the line of row[k + ahead] is pulled into L1; 0: no
 };
 
 template <int MR, int NP>
@@ -55,7 +55,7 @@ UA_INLINE void tile_step(f32v (&acc)[MR][NP * kPanelVectors], const float* const
     }
 }
 
-template <int MR, int NP, int U = 8>
+template <int MR, int NP, int U = 16>
 UA_NOINLINE void tile_f32(const TileArgs& t) {
     constexpr int NV = NP * kPanelVectors;
     f32v acc[MR][NV];
@@ -69,16 +69,15 @@ UA_NOINLINE void tile_f32(const TileArgs& t) {
     }
     const float* b = t.panel;
     const int64_t stride = t.panel_stride;
+    const int64_t ahead = t.ahead;
     const int length = t.length;
     for (int s = 0; s < t.segments; ++s) {
         int64_t k = t.shift[s];
-        if (t.ahead) {
-            const int64_t later = t.shift[s + t.ahead < t.segments ? s + t.ahead : t.segments - 1];
-            UA_UNROLL for (int p = 0; p < MR; ++p) prefetch<1>(row[p] + later);
-        }
         const int64_t whole = k + length / U * U, end = k + length;
-        for (; k < whole; k += U, b += U * kPanel)
+        for (; k < whole; k += U, b += U * kPanel) {
+            if (ahead) UA_UNROLL for (int p = 0; p < MR; ++p) prefetch<1>(row[p] + k + ahead);
             UA_UNROLL for (int u = 0; u < U; ++u) tile_step<MR, NP>(acc, row, k + u, b + u * kPanel, stride);
+        }
         for (; k < end; ++k, b += kPanel) tile_step<MR, NP>(acc, row, k, b, stride);
     }
     UA_UNROLL for (int p = 0; p < MR; ++p)

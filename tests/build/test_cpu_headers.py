@@ -1,0 +1,445 @@
+"""The headers of generated C++, compiled for several instruction sets, against numpy (ctypes)."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import math
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+Array = npt.NDArray[Any]
+
+ROOT = Path(__file__).resolve().parents[2]
+INCLUDE = ROOT / "unistack_aot" / "targets" / "cpu" / "include"
+SOURCE = Path(__file__).with_name("cpu_headers.cpp")
+FLAGS = ["-std=c++17", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
+FLAGS += ["-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread"]
+
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
+pytestmark = needs_compiler
+
+
+def runs_here(isa: str) -> bool:
+    """Whether this machine can execute code for `isa`."""
+    if platform.machine() != "x86_64" or not Path("/proc/cpuinfo").exists():
+        return False
+    flags = set(Path("/proc/cpuinfo").read_text().split())
+    need = {"x86-64-v2": {"sse4_2"}, "x86-64-v3": {"avx2", "fma", "f16c"}}[isa]
+    return need <= flags
+
+
+@pytest.fixture(scope="module", params=["x86-64-v2", "x86-64-v3"])
+def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    isa: str = request.param
+    if not runs_here(isa):
+        pytest.skip(f"this machine cannot run {isa}")
+    out = tmp_path_factory.mktemp("cpu_headers") / f"{isa}.so"
+    command = [
+        "g++",
+        *FLAGS,
+        f"-march={isa}",
+        f"-I{INCLUDE}",
+        "-shared",
+        str(SOURCE),
+        "-o",
+        str(out),
+    ]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return ctypes.CDLL(str(out))
+
+
+def ptr(a: Array) -> ctypes.c_void_p:
+    """The address of `a`; the result keeps a temporary array alive for the call."""
+    return a.ctypes.data_as(ctypes.c_void_p)
+
+
+def f32(*shape: int, seed: int = 0) -> Array:
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def aligned(a: Array) -> Array:
+    """A copy of `a` whose first byte is 64-byte aligned, as weights in a package are."""
+    raw = np.empty(a.size + 16, np.float32)
+    skip = (-raw.ctypes.data % 64) // 4
+    out = raw[skip : skip + a.size].reshape(a.shape)
+    out[...] = a
+    return out
+
+
+def ulps(got: Array, want: Array) -> Array:
+    """Distance of f32 results from float64 ones in ulp; infinite where one is finite only."""
+    with np.errstate(all="ignore"):
+        near = want.astype(np.float32)
+        spacing = np.spacing(np.maximum(np.abs(near), np.float32(1e-45))).astype(np.float64)
+        distance = np.abs(got.astype(np.float64) - want) / spacing
+    same = (got == near) | (np.isnan(got) & np.isnan(near))
+    return np.where(same, 0, np.where(np.isfinite(near) & np.isfinite(got), distance, np.inf))
+
+
+def arguments() -> Array:
+    rng = np.random.default_rng(0)
+    parts = [rng.standard_normal(20000) * s for s in (1e-3, 0.1, 1, 5, 40)]
+    wide = np.exp2(rng.uniform(-149, 128, 20000))
+    special = [0.0, -0.0, math.inf, -math.inf, math.nan, 88.7, 88.8, 89.1, -87.4, -103.9, -104.1]
+    return np.concatenate([*parts, wide, -wide, special]).astype(np.float32)
+
+
+REFERENCE = {
+    "exp": np.exp,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sigmoid": lambda x: np.where(x >= 0, 1 / (1 + np.exp(-x)), np.exp(x) / (1 + np.exp(x))),
+    "tanh": np.tanh,
+    "erf": np.vectorize(math.erf),
+    "sqrt": np.sqrt,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "round_even": np.rint,
+    "sign": np.sign,
+    "abs": np.abs,
+    "sin": np.sin,
+    "cos": np.cos,
+}
+
+
+@pytest.mark.parametrize("name", sorted(REFERENCE))
+def test_unary_within_4_ulp(lib: ctypes.CDLL, name: str) -> None:
+    x = arguments()
+    y = np.empty_like(x)
+    getattr(lib, f"{name}_f32")(ptr(x), ptr(y), ctypes.c_int64(x.size))
+    with np.errstate(all="ignore"):
+        error = ulps(y, REFERENCE[name](x.astype(np.float64)))
+    worst = int(error.argmax())
+    assert error[worst] <= 4, f"{name}({x[worst]!r}) = {y[worst]!r} is {error[worst]:.1f} ulp off"
+
+
+def test_pow_follows_c99(lib: ctypes.CDLL) -> None:
+    rng = np.random.default_rng(1)
+    special = np.array(
+        [0, -0.0, 1, -1, 2, -2, 3, 0.5, -0.5, np.inf, -np.inf, np.nan, 1e-40, 2**24 + 2], "f4"
+    )
+    a, b = (m.ravel() for m in np.meshgrid(special, special))
+    a = np.concatenate([a, np.abs(rng.standard_normal(20000) * 3)]).astype(np.float32)
+    b = np.concatenate([b, rng.standard_normal(20000) * 8]).astype(np.float32)
+    y = np.empty_like(a)
+    lib.pow_f32(ptr(a), ptr(b), ptr(y), ctypes.c_int64(a.size))
+    with np.errstate(all="ignore"):
+        want = np.power(a.astype(np.float64), b.astype(np.float64))
+    assert ulps(y, want).max() <= 4
+
+
+@pytest.mark.parametrize(
+    "name, reference", [("maximum", np.maximum), ("minimum", np.minimum), ("fmod", np.fmod)]
+)
+def test_binary_as_numpy(lib: ctypes.CDLL, name: str, reference: Any) -> None:
+    special = np.array([0, 1, -1, 2.5, np.inf, -np.inf, np.nan, 1e-40], np.float32)
+    a, b = (np.ascontiguousarray(m.ravel()) for m in np.meshgrid(special, special))
+    y = np.empty_like(a)
+    getattr(lib, f"{name}_f32")(ptr(a), ptr(b), ptr(y), ctypes.c_int64(a.size))
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(y, reference(a, b))
+
+
+@pytest.mark.parametrize("name, kind", [("f16", np.float16), ("bf16", ml_dtypes.bfloat16)])
+def test_half_conversions_are_exact(lib: ctypes.CDLL, name: str, kind: Any) -> None:
+    raw = np.arange(65536, dtype=np.uint16)
+    wide = np.empty(raw.size, np.float32)
+    getattr(lib, f"from_{name}")(ptr(raw), ptr(wide), ctypes.c_int64(raw.size))
+    np.testing.assert_array_equal(wide, raw.view(kind).astype(np.float32))
+    with np.errstate(all="ignore"):
+        x = np.concatenate(
+            [arguments(), wide * np.float32(1.0009765625), np.float32([65519.9, 65520, 6.1e-5])]
+        )
+        want = x.astype(kind)
+    back = np.empty(x.size, np.uint16)
+    getattr(lib, f"to_{name}")(ptr(x), ptr(back), ctypes.c_int64(x.size))
+    numbers = ~np.isnan(x)
+    np.testing.assert_array_equal(back[numbers], want.view(np.uint16)[numbers])
+    assert np.isnan(back.view(kind)[~numbers].astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 31, 64, 100, 1000, 4099])
+def test_folds(lib: ctypes.CDLL, n: int) -> None:
+    x = f32(n, seed=n)
+    x[n // 2] = x.max()  # a tie for the extremes
+    out = np.empty(12)
+    lib.folds_f32(ptr(x), ctypes.c_int64(n), ptr(out))
+    wide = x.astype(np.float64)
+    top = wide.max()
+    total = np.exp(wide - top).sum()
+    want = [
+        wide.sum(),
+        wide.prod(),
+        top,
+        wide.min(),
+        x.argmax(),
+        x.argmin(),
+        n - 1 - x[::-1].argmax(),
+    ]
+    want += [top, total, wide.mean(), wide.var(), top + math.log(total)]
+    np.testing.assert_allclose(out, want, rtol=3e-5, atol=3e-5)
+
+
+def test_folds_propagate_nan_and_infinity(lib: ctypes.CDLL) -> None:
+    x = f32(200)
+    x[70] = np.nan
+    x[130] = np.nan
+    out = np.empty(12)
+    lib.folds_f32(ptr(x), ctypes.c_int64(x.size), ptr(out))
+    assert np.isnan(out[[0, 1, 2, 3, 7, 8, 9, 10, 11]]).all()
+    assert list(out[4:7]) == [70, 70, 70]
+    x = np.full(200, -np.inf, np.float32)
+    x[3] = 1.5
+    lib.folds_f32(ptr(x), ctypes.c_int64(x.size), ptr(out))
+    assert (out[7], out[8]) == (1.5, 1.0)
+
+
+def test_integer_sum_is_exact(lib: ctypes.CDLL) -> None:
+    x = np.random.default_rng(0).integers(-(2**60), 2**60, 1001)
+    lib.sum_i64.restype = ctypes.c_int64
+    assert lib.sum_i64(ptr(x), ctypes.c_int64(x.size)) == x.sum()
+
+
+MATMULS = [
+    # m, n, k, transposed, k_block, row_block, panel_group, threads
+    (1, 16, 8, 0, 0, 64, 1, 1),
+    (7, 33, 50, 0, 16, 64, 2, 1),
+    (49, 48, 100, 1, 32, 20, 2, 2),
+    (128, 80, 257, 0, 128, 96, 64, 2),
+    (6, 100, 64, 1, 0, 512, 3, 1),
+    (130, 64, 96, 0, 48, 512, 4, 3),
+]
+
+
+@pytest.mark.parametrize("m, n, k, transposed, k_block, row_block, panel_group, threads", MATMULS)
+def test_matmul(
+    lib: ctypes.CDLL,
+    m: int,
+    n: int,
+    k: int,
+    transposed: int,
+    k_block: int,
+    row_block: int,
+    panel_group: int,
+    threads: int,
+) -> None:
+    a, b, bias = f32(m, k), f32(k, n, seed=1), f32(n, seed=2)
+    c = np.full((m, n), np.nan, np.float32)
+    given = np.ascontiguousarray(b.T) if transposed else b
+    lib.matmul(
+        ptr(a),
+        ptr(given),
+        ptr(bias),
+        ptr(c),
+        m,
+        n,
+        k,
+        transposed,
+        k_block,
+        row_block,
+        panel_group,
+        threads,
+    )
+    want = a.astype(np.float64) @ b + bias
+    np.testing.assert_allclose(c, want, rtol=1e-5, atol=1e-5 * math.sqrt(k))
+
+
+def blocked(x: Array) -> Array:
+    """[C][H][W] -> [C/16][H][W][16]."""
+    c, h, w = x.shape
+    return aligned(x.reshape(c // 16, 16, h, w).transpose(0, 2, 3, 1))
+
+
+def correlate(x: Array, weights: Array, stride: int, dilation: int) -> Array:
+    """Convolution without padding in float64: x [C][H][W], weights [OC][C][KH][KW]."""
+    kh, kw = weights.shape[2:]
+    oh = (x.shape[1] - dilation * (kh - 1) - 1) // stride + 1
+    ow = (x.shape[2] - dilation * (kw - 1) - 1) // stride + 1
+    out = np.zeros((weights.shape[0], oh, ow))
+    for i in range(kh):
+        for j in range(kw):
+            rows = slice(i * dilation, i * dilation + (oh - 1) * stride + 1, stride)
+            columns = slice(j * dilation, j * dilation + (ow - 1) * stride + 1, stride)
+            out += np.einsum(
+                "oc,chw->ohw", weights[:, :, i, j], x[:, rows, columns].astype(np.float64)
+            )
+    return out
+
+
+CONVOLUTIONS = [
+    # ic, oc, h, w, k, stride, dilation, k_block, row_block
+    (16, 16, 9, 11, 1, 1, 1, 0, 64),
+    (32, 48, 9, 9, 3, 1, 1, 144, 64),
+    (32, 32, 15, 13, 3, 2, 1, 0, 16),
+    (16, 16, 12, 14, 3, 1, 2, 32, 512),
+]
+
+
+@pytest.mark.parametrize("ic, oc, h, w, k, stride, dilation, k_block, row_block", CONVOLUTIONS)
+def test_blocked_convolution(
+    lib: ctypes.CDLL,
+    ic: int,
+    oc: int,
+    h: int,
+    w: int,
+    k: int,
+    stride: int,
+    dilation: int,
+    k_block: int,
+    row_block: int,
+) -> None:
+    x, weights = f32(ic, h, w), f32(oc, ic, k, k, seed=1)
+    want = correlate(x, weights, stride, dilation)
+    oh, ow = want.shape[1:]
+    packed = aligned(weights.reshape(oc // 16, 16, ic // 16, 16, k, k).transpose(0, 2, 4, 5, 3, 1))
+    out = aligned(np.zeros((oc // 16, oh, ow, 16), np.float32))
+    lib.convolve(
+        ptr(blocked(x)),
+        ptr(packed),
+        ptr(out),
+        0,
+        ic,
+        oc,
+        h,
+        w,
+        k,
+        k,
+        oh,
+        ow,
+        stride,
+        dilation,
+        k_block,
+        row_block,
+    )
+    np.testing.assert_allclose(out, blocked(want.astype(np.float32)), rtol=1e-4, atol=1e-4)
+
+
+def test_first_layer_reads_plain_rows(lib: ctypes.CDLL) -> None:
+    x, weights = f32(3, 21, 24), f32(32, 3, 7, 7, seed=1)
+    want = correlate(x, weights, 2, 1)
+    oh, ow = want.shape[1:]
+    packed = aligned(weights.reshape(2, 16, 3, 7, 7).transpose(0, 2, 3, 4, 1))
+    out = aligned(np.zeros((2, oh, ow, 16), np.float32))
+    lib.convolve(ptr(x), ptr(packed), ptr(out), 1, 3, 32, 21, 24, 7, 7, oh, ow, 2, 1, 0, 64)
+    np.testing.assert_allclose(out, blocked(want.astype(np.float32)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_depthwise(lib: ctypes.CDLL, stride: int) -> None:
+    x, weights = f32(32, 17, 29), f32(32, 3, 3, seed=1)
+    want = np.concatenate(
+        [correlate(x[c : c + 1], weights[c : c + 1, None], stride, 1) for c in range(32)]
+    )
+    oh, ow = want.shape[1:]
+    packed = aligned(weights.reshape(2, 16, 9).transpose(0, 2, 1))
+    out = aligned(np.zeros((2, oh, ow, 16), np.float32))
+    lib.depthwise(ptr(blocked(x)), ptr(packed), ptr(out), 32, 17, 29, 3, oh, ow, stride)
+    np.testing.assert_allclose(out, blocked(want.astype(np.float32)), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "queries, keys, depth, depth_v", [(1, 1, 16, 16), (7, 40, 20, 24), (150, 600, 64, 64)]
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention(
+    lib: ctypes.CDLL, queries: int, keys: int, depth: int, depth_v: int, causal: bool
+) -> None:
+    q, k, v = f32(queries, depth), f32(keys, depth, seed=1), f32(keys, depth_v, seed=2)
+    mask = f32(queries, keys, seed=3)
+    if causal:
+        mask[np.arange(keys)[None, :] > np.arange(queries)[:, None] + keys - queries] = -np.inf
+        mask[
+            : queries // 2, : keys // 2
+        ] = -np.inf  # whole first key tiles are hidden from some rows
+        mask[:, -1] = 0.5
+    out = np.empty((queries, depth_v), np.float32)
+    lib.attention(
+        ptr(q),
+        ptr(k),
+        ptr(v),
+        ptr(mask),
+        ptr(out),
+        queries,
+        keys,
+        depth,
+        depth_v,
+        ctypes.c_float(0.125),
+    )
+    scores = q.astype(np.float64) @ k.T * 0.125 + mask
+    weights = np.exp(scores - scores.max(1, keepdims=True))
+    want = (weights / weights.sum(1, keepdims=True)) @ v
+    np.testing.assert_allclose(out, want, rtol=2e-5, atol=2e-5)
+
+
+def test_pool_runs_each_task_once(lib: ctypes.CDLL) -> None:
+    lib.count_tasks.restype = ctypes.c_int64
+    for threads, tasks in ((1, 5), (2, 1), (2, 7), (3, 100), (4, 2)):
+        assert lib.count_tasks(threads, ctypes.c_int64(tasks), 20) == 20 * tasks * (tasks + 1) // 2
+
+
+def test_pool_serves_several_callers(lib: ctypes.CDLL) -> None:
+    lib.count_tasks.restype = ctypes.c_int64
+    totals: list[int] = []
+    callers = [
+        threading.Thread(target=lambda: totals.append(lib.count_tasks(2, ctypes.c_int64(50), 100)))
+        for _ in range(4)
+    ]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join(60)
+    assert totals == [100 * 1275] * 4
+
+
+def test_pool_survives_fork(lib: ctypes.CDLL) -> None:
+    lib.count_tasks.restype = ctypes.c_int64
+    assert lib.count_tasks(2, ctypes.c_int64(4), 3) == 30
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if lib.count_tasks(2, ctypes.c_int64(4), 3) == 30 else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+def syntax_check(command: list[str], out: Path) -> None:
+    """Compile to an object file; the code is not run."""
+    flags = [f for f in FLAGS if f != "-O3"]
+    done = subprocess.run(
+        [*command, "-O1", *flags, f"-I{INCLUDE}", "-c", str(SOURCE), "-o", str(out)],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert out.stat().st_size > 0
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="g++ here does not target x86-64")
+def test_compiles_for_avx512(tmp_path: Path) -> None:
+    syntax_check(["g++", "-march=x86-64-v4"], tmp_path / "v4.o")
+
+
+@pytest.mark.slow
+def test_compiles_for_aarch64(tmp_path: Path) -> None:
+    if shutil.which("aarch64-linux-gnu-g++"):
+        command = ["aarch64-linux-gnu-g++"]
+    elif importlib.util.find_spec("ziglang"):
+        command = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-linux-gnu"]
+    else:
+        pytest.skip("no cross compiler for aarch64 (aarch64-linux-gnu-g++ or the ziglang package)")
+    syntax_check(command, tmp_path / "aarch64.o")

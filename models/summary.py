@@ -75,9 +75,11 @@ def summarize(model: ModelProto) -> Summary:
     ops: Counter[str] = Counter()
     variants: Counter[str] = Counter()
     dtypes: Counter[str] = Counter()
+    weights: set[str] = set()
     parameters = 0
     for graph in graphs(model.graph):
-        weights = {tensor.name for tensor in graph.initializer}
+        # A nested graph reads weights of the graphs around it, which came before.
+        weights |= {tensor.name for tensor in graph.initializer}
         weights |= {node.output[0] for node in graph.node if node.op_type == "Constant"}
         stored = [a.t for n in graph.node if n.op_type == "Constant" for a in n.attribute]
         for tensor in (*graph.initializer, *stored):

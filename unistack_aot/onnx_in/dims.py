@@ -15,8 +15,12 @@ from unistack_aot.onnx_in.tensors import element_type, tensor_shape
 
 Declared = Mapping[str, "int | tuple[int, ...]"]
 
+LARGEST = 10**9  # elements along one axis; exporters write it for "up to the end" of a slice
+
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
-_RESERVED = re.compile(r"([a-z](\d*|_[a-z])|min|max)\Z")  # loop variables of kernels have such names
+_RESERVED = re.compile(
+    r"([a-z](\d*|_[a-z])|min|max)\Z"
+)  # loop variables of kernels have such names
 
 
 @dataclass
@@ -158,5 +162,6 @@ def _expression(written: str, table: DimTable) -> Dim | None:
 
 
 def as_ranges(table: DimTable) -> Ranges:
-    """The table's ranges in the form that simplification takes."""
-    return dict(table.ranges)
+    """The table's ranges for simplification: an axis without a bound has at most `LARGEST`."""
+    spans = table.ranges.items()
+    return {name: (low, LARGEST if high is None else high) for name, (low, high) in spans}

@@ -135,6 +135,8 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
             scope.session.ranges,
         )
         return _traced(scope.session, importer(call), proto, label)
+    except _Unfinished:
+        return absent
     except Unsupported as refusal:
         prefix = f"{proto.op_type}({version})"
         reason = refusal.what.removeprefix(prefix).strip()

@@ -25,6 +25,7 @@ FAMILIES = (
     "scan",
     "recurrent",
     "recurrent_layers",
+    "control",
     "fold",
     "softmax",
     "window",

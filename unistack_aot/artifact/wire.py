@@ -8,7 +8,6 @@ there.
 from __future__ import annotations
 
 import dataclasses
-import types
 import typing
 from functools import cache
 from typing import Any
@@ -116,14 +115,14 @@ def _layout(cls: type) -> tuple[tuple[str, bool, bool, Any], ...]:
     rows: list[tuple[str, bool, bool, Any]] = []
     for field in dataclasses.fields(cls):
         hint: Any = hints[field.name]
-        optional = isinstance(hint, types.UnionType) and type(None) in typing.get_args(hint)
+        optional = type(None) in typing.get_args(hint)
         repeated = typing.get_origin(hint) is tuple
         nested: Any = None
         if repeated:
             element = typing.get_args(hint)[0]
-            if isinstance(element, types.UnionType):
-                nested = _STEP
-            elif dataclasses.is_dataclass(element):
+            if dataclasses.is_dataclass(element):
                 nested = element
+            elif element == model.Step:
+                nested = _STEP
         rows.append((field.name, optional, repeated, nested))
     return tuple(rows)

@@ -13,7 +13,7 @@ from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
-import pycuda.driver as driver
+import pycuda.driver
 
 from unistack_aot.artifact.manifest import Scanned, Variant
 from unistack_aot.artifact.reader import Package
@@ -24,6 +24,7 @@ from unistack_aot.runtime.ports import Port, ports
 from unistack_aot.runtime.steps import Run, execute, prepare
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
+driver: Any = pycuda.driver  # a C++ module without type information
 _ALIGNMENT = 256  # what cuMemAlloc guarantees
 _DEFAULT_SHARED = 48 << 10  # more dynamic shared memory than this must be asked for
 _LETTERS = {"in": "P", "out": "P", "inout": "P", "dim32": "i", "dim64": "q"}

@@ -106,10 +106,12 @@ void attention(const Attention& a, int64_t m0, int64_t m1, int64_t keys, Score&&
     for (int i = 0; i < tiles.count; ++i) {
         for (int p = tiles.first(i); p < tiles.first(i + 1); ++p) {
             const float inverse = 1.0f / state[p].sum;
-            float* const out = a.out + (m0 + p) * a.out_row;
-            for (int j = 0; j < a.depth_v; ++j)
-                out[j] = acc[(int64_t(i) * panels + j / kPanel) * acc_tile + (p - tiles.first(i)) * kPanel + j % kPanel] *
-                         inverse;
+            for (int q = 0; q < panels; ++q) {
+                const float* const from = acc + (int64_t(i) * panels + q) * acc_tile + (p - tiles.first(i)) * kPanel;
+                float* const out = a.out + (m0 + p) * a.out_row + q * kPanel;
+                const int width = std::min(kPanel, a.depth_v - q * kPanel);
+                for (int j = 0; j < width; ++j) out[j] = from[j] * inverse;
+            }
         }
     }
 }

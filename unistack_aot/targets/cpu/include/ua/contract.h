@@ -38,7 +38,9 @@ struct Contraction {
 inline constexpr int kMaxRowBlock = 512;
 inline constexpr int64_t kNextTile = -1;
 
-// Scratch memory of the calling thread, kept between calls; at least `floats` floats, 64-byte aligned.
+// Scratch memory of the calling thread, kept between calls; at least `floats` floats, 64-byte aligned. A nested user takes
+// another slot.
+template <int slot = 0>
 inline float* thread_scratch(size_t floats) {
     struct Buffer {
         float* data = nullptr;
@@ -56,6 +58,9 @@ inline float* thread_scratch(size_t floats) {
 
 namespace detail {
 
+template <int n>
+using Int = std::integral_constant<int, n>;
+
 // Row ranges of the tiles of a chunk: sizes differ by at most one.
 struct Tiles {
     int rows, count;
@@ -63,8 +68,9 @@ struct Tiles {
     int first(int tile) const { return int(int64_t(rows) * tile / count); }
 };
 
-// The part of the next B block that this tile asks for.
+// The part of the next B block that this tile asks for. With a single tile the hardware's own streams do better.
 UA_INLINE void request(const float* next, int64_t floats, int tile, int tiles) {
+    if (tiles < 2) return;
     const int64_t lines = floats / 16;
     for (int64_t line = lines * tile / tiles; line < lines * (tile + 1) / tiles; ++line) prefetch<2>(next + line * 16);
 }
@@ -97,7 +103,7 @@ void contract_panels(const Contraction& c, const float* const* rows, int64_t m0,
                                                      : c.packed + panel1 * stride;
             for (int i = 0; i < tiles.count; ++i) {
                 const int first = tiles.first(i), n = tiles.first(i + 1) - first;
-                request(next, steps * kPanel, i, tiles.count);
+                for (int q = 0; q < NP; ++q) request(next + q * stride, steps * kPanel, i, tiles.count);
                 if (k + step >= K) want(m0 + first, n, panel0 + g * NP, NP);
                 t.rows = rows + first;
                 t.ahead = c.ahead != kNextTile ? c.ahead : i + 1 < tiles.count ? rows[first + n] - rows[first] : 0;
@@ -123,10 +129,15 @@ void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int pane
         for (int p = 0; p < count; ++p) start[p] = rows(from + p);
         for (int g = panel0; g < panel1; g += c.panel_group) {
             const int end = std::min(panel1, g + c.panel_group);
-            const int wide = g + (end - g) / kTilePanels * kTilePanels;
-            if (wide > g) detail::contract_panels<kTileRows, kTilePanels>(c, start, from, count, g, wide, done, want);
-            if (kTilePanels > 1 && end > wide)
-                detail::contract_panels<kTileRows, 1>(c, start, from, count, wide, end, done, want);
+            const auto sweep = [&](auto rows, auto panels) {
+                constexpr int MR = rows.value, NP = panels.value;
+                const int wide = g + (end - g) / NP * NP;
+                if (wide > g) detail::contract_panels<MR, NP>(c, start, from, count, g, wide, done, want);
+                if (NP > 1 && end > wide) detail::contract_panels<MR, 1>(c, start, from, count, wide, end, done, want);
+            };
+            if (count == 1) sweep(detail::Int<1>{}, detail::Int<kThinPanels>{});
+            else if (count == 2) sweep(detail::Int<2>{}, detail::Int<kThinPanels / 2>{});
+            else sweep(detail::Int<kTileRows>{}, detail::Int<kTilePanels>{});
         }
     }
 }

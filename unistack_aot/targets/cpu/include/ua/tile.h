@@ -30,6 +30,9 @@ inline constexpr int kTileRows = 6, kTilePanels = 1;  // 12 of 16
 inline constexpr int kTileRows = 3, kTilePanels = 1;  // 12 of 16
 #endif
 
+// Panels for a single row: enough independent accumulators to hide the latency of an addition; memory streams in parallel.
+inline constexpr int kThinPanels = 8 / kPanelVectors < 2 ? 2 : 8 / kPanelVectors;
+
 struct TileArgs {
     const float* const* rows;
     const int32_t* shift;

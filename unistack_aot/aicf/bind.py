@@ -41,7 +41,7 @@ def bind_value(value: T, dims: Mapping[str, Dim]) -> T:
             found = value if all(a is b for a, b in zip(items, value, strict=True)) else items
         case ArrayData() | DType() | type():
             pass
-        case _ if is_dataclass(value):
+        case _ if is_dataclass(value) and not isinstance(value, type):
             changes: dict[str, Any] = {}
             for each in fields(value):
                 old = getattr(value, each.name)
@@ -69,8 +69,9 @@ def dims_of(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, in
             )
         for axis, (dim, size) in enumerate(zip(declared, actual, strict=True)):
             names = symbols(dim)
-            if len(names) == 1 and dim is symbol(*names):
-                found.setdefault(*names, size)
+            for name in names:
+                if dim is symbol(name):
+                    found.setdefault(name, size)
             pending.append((label, axis, dim, size))
     for label, axis, dim, size in pending:
         if symbols(dim) <= found.keys() and evaluate(dim, found) != size:

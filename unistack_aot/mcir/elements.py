@@ -95,11 +95,8 @@ class Memory:
             outside = (place < 0) | (place >= extent)
             if np.any(outside):
                 if scope.mask is None or np.any(outside & scope.mask):
-                    shown = "computed" if not entries or isinstance(entries[axis], Scalar) else None
-                    found = shown or text(entries[axis])  # type: ignore[arg-type]
-                    raise IRError(
-                        f"index {found} of {name} leaves its {extent} elements of axis {axis}"
-                    )
+                    where = f"the {extent} elements of axis {axis} of {name}"
+                    raise IRError(f"index {_shown(entries, axis)} leaves {where}")
                 place = np.where(outside, 0, place)
             checked.append(place)
         return (*self.private, *checked)

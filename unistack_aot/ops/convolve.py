@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from string import ascii_lowercase
 
@@ -12,15 +13,15 @@ from unistack_aot.aicf.op import Array, tensor
 from unistack_aot.aicf.types import Shape, TensorType, Type
 from unistack_aot.base.dtypes import dtype_of
 from unistack_aot.base.errors import IRError
-from unistack_aot.base.symbolic import Dim, symbol
+from unistack_aot.base.symbolic import Dim, Sym, symbol
 from unistack_aot.ir.scalar import Scalar, all_of, call, cast, index_value, literal, where
 from unistack_aot.mcir.nodes import Axis, Kernel, Param
 from unistack_aot.ops.contract import product_dtypes, sum_and_store
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import Operand, TensorOp, nest, sample
 from unistack_aot.ops.pointwise import Add
-from unistack_aot.ops.reindex import reshape
-from unistack_aot.ops.window import Window, onnx_window, window
+from unistack_aot.ops.reindex import reshape, static
+from unistack_aot.ops.window import Window, onnx_window, sliding
 
 
 class ConvolutionFamily(TensorOp, abstract=True):
@@ -44,24 +45,24 @@ class ConvolutionFamily(TensorOp, abstract=True):
 
 @dataclass(frozen=True)
 class Convolve(ConvolutionFamily):
-    """y[n, gm, o] = sum over c, taps of x[n, gc, window(o, taps)] w[gm, c, taps]; outside is 0."""
+    """y[n, gm, o] = sum over c, taps of x[n, gc, sliding(o, taps)] w[gm, c, taps]; outside is 0."""
 
     window: Window
     groups: int = 1
 
     samples = (
-        sample("f32[1,3,6,6], f32[4,3,3,3]", window=window((3, 3), (), (), (1, 1), (1, 1))),
-        sample("f32[2,3,7,6], f32[2,3,3,2]", window=window((3, 2), (2, 2), (1, 2))),
+        sample("f32[1,3,6,6], f32[4,3,3,3]", window=sliding((3, 3), (), (), (1, 1), (1, 1))),
+        sample("f32[2,3,7,6], f32[2,3,3,2]", window=sliding((3, 2), (2, 2), (1, 2))),
         sample(
             "f32[1,4,6,6], f32[4,1,3,3]",
-            window=window((3, 3), (2, 2), (), (0, 1), (1, 1)),
+            window=sliding((3, 3), (2, 2), (), (0, 1), (1, 1)),
             groups=4,
         ),
-        sample("f32[1,4,6,6], f32[6,2,1,1]", window=window((1, 1)), groups=2),
-        sample("f16[1,8,9], f16[4,8,3]", window=window((3,), (2,), (), (1,), (1,))),
-        sample("u8[1,3,5,5], i8[2,3,3,3]", window=window((3, 3), (), (), (1, 1), (1, 1))),
-        sample("f32[1,2,3,4,5], f32[2,2,2,2,2]", window=window((2, 2, 2))),
-        sample("f64[1,4,9], f64[8,1,3]", window=window((3,)), groups=4),
+        sample("f32[1,4,6,6], f32[6,2,1,1]", window=sliding((1, 1)), groups=2),
+        sample("f16[1,8,9], f16[4,8,3]", window=sliding((3,), (2,), (), (1,), (1,))),
+        sample("u8[1,3,5,5], i8[2,3,3,3]", window=sliding((3, 3), (), (), (1, 1), (1, 1))),
+        sample("f32[1,2,3,4,5], f32[2,2,2,2,2]", window=sliding((2, 2, 2))),
+        sample("f64[1,4,9], f64[8,1,3]", window=sliding((3,)), groups=4),
     )
 
     def infer(self, *types: Type) -> Type:
@@ -121,14 +122,14 @@ class ConvolveTranspose(ConvolutionFamily):
     extra: tuple[int, ...] = ()
 
     samples = (
-        sample("f32[1,3,4,4], f32[3,2,2,2]", window=window((2, 2), (2, 2))),
+        sample("f32[1,3,4,4], f32[3,2,2,2]", window=sliding((2, 2), (2, 2))),
         sample(
             "f32[1,3,4,4], f32[3,2,3,3]",
-            window=window((3, 3), (2, 2), (), (1, 1), (1, 1)),
+            window=sliding((3, 3), (2, 2), (), (1, 1), (1, 1)),
             extra=(1, 1),
         ),
-        sample("f32[2,4,5], f32[4,3,3]", window=window((3,), (2,), (2,), (1,), (0,)), groups=2),
-        sample("f16[1,4,5], f16[4,1,3]", window=window((3,)), groups=4),
+        sample("f32[2,4,5], f32[4,3,3]", window=sliding((3,), (2,), (2,), (1,), (0,)), groups=2),
+        sample("f16[1,4,5], f16[4,1,3]", window=sliding((3,)), groups=4),
     )
 
     def positions(self, extents: Shape) -> tuple[Dim, ...]:
@@ -153,28 +154,29 @@ class ConvolveTranspose(ConvolutionFamily):
         """Each tap's products added to a strided slice of the uncropped result."""
         x, w = arrays
         wide, dtype = product_dtypes(dtype_of(x.dtype), dtype_of(w.dtype), self.name)
-        geometry, g, spatial = self.window, self.groups, x.ndim - 2
+        geometry, g = self.window, self.groups
         source = x.astype(wide.numpy).reshape(x.shape[0], g, x.shape[1] // g, -1)
         filters = w.astype(wide.numpy).reshape(g, w.shape[0] // g, *w.shape[1:])
-        sizes = [
-            (x.shape[2 + k] - 1) * geometry.strides[k] + geometry.span(k) for k in range(spatial)
-        ]
-        wanted = self.positions(x.shape[2:])
-        sizes = [max(s, int(geometry.before[k]) + int(wanted[k])) for k, s in enumerate(sizes)]
-        full = np.zeros((x.shape[0], g * w.shape[1], *sizes), wide.numpy)
+        wanted = static(self.positions(x.shape[2:]), "extents")
+        before = static(geometry.before, "padding")
+        full = np.zeros((x.shape[0], g * w.shape[1], *self._uncropped(x.shape[2:])), wide.numpy)
         for taps in np.ndindex(*w.shape[2:]):
             part = np.einsum("ngci,gcm->ngmi", source, filters[(slice(None),) * 3 + taps])
-            spots = tuple(
-                slice(t * d, t * d + (n - 1) * s + 1, s)
-                for t, d, s, n in zip(
-                    taps, geometry.dilations, geometry.strides, x.shape[2:], strict=True
-                )
-            )
+            starts = [t * d for t, d in zip(taps, geometry.dilations, strict=True)]
+            steps = zip(starts, geometry.strides, x.shape[2:], strict=True)
+            spots = tuple(slice(start, start + (n - 1) * s + 1, s) for start, s, n in steps)
             full[(slice(None), slice(None), *spots)] += part.reshape(*full.shape[:2], *x.shape[2:])
-        crop = tuple(
-            slice(int(b), int(b) + int(n)) for b, n in zip(geometry.before, wanted, strict=True)
-        )
+        crop = tuple(slice(b, b + n) for b, n in zip(before, wanted, strict=True))
         return full[(slice(None), slice(None), *crop)].astype(dtype.numpy)
+
+    def _uncropped(self, extents: Sequence[int]) -> tuple[int, ...]:
+        """Extents that hold every product and every result element, padding included."""
+        wanted = static(self.positions(tuple(extents)), "extents")
+        before = static(self.window.before, "padding")
+        reach = [(n - 1) * s for n, s in zip(extents, self.window.strides, strict=True)]
+        return tuple(
+            max(last + self.window.span(k), before[k] + wanted[k]) for k, last in enumerate(reach)
+        )
 
     def lower(self, args: tuple[Param, ...], results: tuple[Param, ...]) -> Kernel:
         """Loops over the result around one sum over channels and the taps that reach it."""
@@ -256,7 +258,7 @@ def _tap_axes(geometry: Window, taps: tuple[Dim, ...]) -> tuple[Axis, ...]:
     return _axes(taps, geometry.kernel)
 
 
-def _split(loops: tuple[Axis, ...]) -> tuple[Shape, tuple[Dim, ...]]:
+def _split(loops: tuple[Axis, ...]) -> tuple[Shape, tuple[Sym, ...]]:
     return tuple(a.extent for a in loops), tuple(symbol(a.var) for a in loops)
 
 
@@ -301,7 +303,7 @@ def import_conv_transpose(call: OnnxCall) -> Node:
     extra = tuple(call.attr("output_padding", (0,) * rank))
     auto = call.attr("auto_pad", "NOTSET")
     pads: tuple[Dim, ...] = tuple(call.attr("pads", (0,) * 2 * rank))
-    free = ConvolveTranspose(window(kernel, strides, dilations), call.attr("group", 1), extra)
+    free = ConvolveTranspose(sliding(kernel, strides, dilations), call.attr("group", 1), extra)
     if auto == "VALID":
         pads = (0,) * 2 * rank
     elif "output_shape" in call.attributes or auto != "NOTSET":
@@ -309,7 +311,7 @@ def import_conv_transpose(call: OnnxCall) -> Node:
         wanted = call.attr("output_shape", same)[-rank:]
         grown = free.positions(x.tensor.shape[2:])
         pads = _cropping(grown, wanted, upper=auto == "SAME_UPPER")
-    geometry = window(kernel, strides, dilations, pads[:rank], pads[rank:])
+    geometry = sliding(kernel, strides, dilations, pads[:rank], pads[rank:])
     result = Node(ConvolveTranspose(geometry, free.groups, extra), (x, w))
     return with_bias(result, call.optional(2))
 

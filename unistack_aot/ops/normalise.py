@@ -10,7 +10,7 @@ from unistack_aot.ops.fold import Moments, mean_of, reduced, squared, widened
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.pointwise import Abs, Add, Div, Mul, Pow, Rsqrt, Sqrt, Sub
 from unistack_aot.ops.reindex import axis_of, reshape
-from unistack_aot.ops.window import WindowFold, window
+from unistack_aot.ops.window import WindowFold, sliding
 
 
 def _add(x: Node, y: Node) -> Node:
@@ -172,7 +172,7 @@ def import_lrn(call: OnnxCall) -> Node:
     """x / (bias + alpha / size sum of squares over a window of channels) ^ beta."""
     x = call.arg(0)
     size = call.attributes["size"]
-    around = window((size,), (), (), ((size - 1) // 2,), (size // 2,))
+    around = sliding((size,), (), (), ((size - 1) // 2,), (size // 2,))
     wide = widened(x)
     total = Node(WindowFold("sum", (1,), around), (squared(wide),))
     total = _mul(total, constant(call.attr("alpha", 1e-4) / size, total))

@@ -83,7 +83,9 @@ def _filled(fill: str, shape: tuple[int, ...], kind: TensorType, rng: np.random.
         case ["count"]:
             values = rng.integers(0, 4, shape)
         case ["full"]:
-            values = rng.integers(kind.dtype.lowest, kind.dtype.highest, shape, endpoint=True)
+            values = rng.integers(
+                int(kind.dtype.lowest), int(kind.dtype.highest), shape, endpoint=True
+            )
         case ["zeros"]:
             values = np.zeros(shape)
         case ["one"]:

@@ -108,7 +108,7 @@ class Window:
         return any(p != 0 for p in (*self.before, *self.after))
 
 
-def window(
+def sliding(
     kernel: Sequence[int],
     strides: Sequence[int] = (),
     dilations: Sequence[int] = (),
@@ -139,12 +139,12 @@ def onnx_window(call: OnnxCall, kernel: Sequence[int], extents: Sequence[Dim]) -
     dilations = tuple(call.attr("dilations", (1,) * rank))
     auto = call.attr("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
-        free = window(kernel, strides, dilations)
+        free = sliding(kernel, strides, dilations)
         before, after = _same_pads(free, extents, lower=auto == "SAME_LOWER")
-        return window(kernel, strides, dilations, before, after, "same")
+        return sliding(kernel, strides, dilations, before, after, "same")
     pads = tuple(call.attr("pads", (0,) * 2 * rank)) if auto == "NOTSET" else (0,) * 2 * rank
     rounding = "ceil" if call.attr("ceil_mode", 0) else "floor"
-    return window(kernel, strides, dilations, pads[:rank], pads[rank:], rounding)
+    return sliding(kernel, strides, dilations, pads[:rank], pads[rank:], rounding)
 
 
 def _same_pads(free: Window, extents: Sequence[Dim], lower: bool) -> tuple[list[Dim], list[Dim]]:
@@ -176,19 +176,19 @@ class WindowFold(TensorOp):
             "f32[1,2,7,7]",
             monoid="max",
             axes=(2, 3),
-            window=window((3, 3), (2, 2), (), (1, 1), (1, 1)),
+            window=sliding((3, 3), (2, 2), (), (1, 1), (1, 1)),
         ),
         sample(
-            "f32[1,2,7]", monoid="max", axes=(2,), window=window((2,), (2,), (), (), (), "ceil")
+            "f32[1,2,7]", monoid="max", axes=(2,), window=sliding((2,), (2,), (), (), (), "ceil")
         ),
-        sample("i8[1,1,6,5]", monoid="max", axes=(2, 3), window=window((2, 2), (1, 2))),
-        sample("f16[1,2,8]", monoid="sum", axes=(2,), window=window((3,), (1,), (2,), (1,), (2,))),
-        sample("f32[1,5,3]", monoid="sum", axes=(1,), window=window((3,), (), (), (1,), (1,))),
+        sample("i8[1,1,6,5]", monoid="max", axes=(2, 3), window=sliding((2, 2), (1, 2))),
+        sample("f16[1,2,8]", monoid="sum", axes=(2,), window=sliding((3,), (1,), (2,), (1,), (2,))),
+        sample("f32[1,5,3]", monoid="sum", axes=(1,), window=sliding((3,), (), (), (1,), (1,))),
         sample(
             "f32[1,1,5,5]",
             monoid="sum",
             axes=(2, 3),
-            window=window((2, 3), (2, 2), (), (0, 1), (1, 1), "same"),
+            window=sliding((2, 3), (2, 2), (), (0, 1), (1, 1), "same"),
         ),
     )
 
@@ -239,9 +239,9 @@ class WindowCount(MapOp):
 
     family = "fold"
     samples = (
-        sample(extents=(7, 7), window=window((3, 3), (2, 2), (), (1, 1), (1, 1))),
-        sample(extents=(8,), window=window((3,), (2,), (2,), (1,), (1,), "ceil")),
-        sample(extents=(8,), window=window((3,), (2,), (2,), (1,), (1,), "ceil"), padded=True),
+        sample(extents=(7, 7), window=sliding((3, 3), (2, 2), (), (1, 1), (1, 1))),
+        sample(extents=(8,), window=sliding((3,), (2,), (2,), (1,), (1,), "ceil")),
+        sample(extents=(8,), window=sliding((3,), (2,), (2,), (1,), (1,), "ceil"), padded=True),
     )
 
     def infer(self, *types: Type) -> Type:

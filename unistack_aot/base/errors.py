@@ -53,6 +53,15 @@ class IRError(UnistackError):
     """An intermediate program breaks its own rules: a fault of this package, never of the user."""
 
 
+class ExtentsDiffer(IRError):
+    """Two extents that must be one are not, or cannot be proven to be: `left` and `right`."""
+
+    def __init__(self, what: object, left: object, right: object) -> None:
+        super().__init__(what)
+        self.left = left
+        self.right = right
+
+
 class CheckFailed(UnistackError):
     """Results differ from the reference by more than the tolerance."""
 

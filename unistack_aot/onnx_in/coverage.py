@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from unistack_aot.onnx_in.dims import Declared, DimTable
-from unistack_aot.onnx_in.importer import attempt
+from unistack_aot.onnx_in.dims import Declared
+from unistack_aot.onnx_in.importer import settled
 from unistack_aot.onnx_in.read import Model, read_model
 from unistack_aot.onnx_in.scope import Gap
 
@@ -12,5 +12,5 @@ __all__ = ["Gap", "coverage"]
 
 def coverage(model: Model, dims: Declared | None = None) -> list[Gap]:
     """Gaps in node order; empty if the model can be compiled. BadModel where it is malformed."""
-    _, session = attempt(read_model(model), DimTable(dims or {}))
+    _, session, _ = settled(read_model(model), dims or {})
     return session.gaps

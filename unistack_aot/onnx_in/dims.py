@@ -13,7 +13,7 @@ from unistack_aot.base.errors import BadInput, Unsupported
 from unistack_aot.base.symbolic import Dim, Ranges, parse, substitute, symbol, symbols
 from unistack_aot.onnx_in.tensors import element_type, tensor_shape
 
-Declared = Mapping[str, "int | tuple[int, ...]"]
+Declared = Mapping[str, "int | str | tuple[int, ...]"]
 
 LARGEST = 10**9  # elements along one axis; exporters write it for "up to the end" of a slice
 
@@ -27,51 +27,74 @@ _RESERVED = re.compile(
 class DimTable:
     """The symbols of one model: `names` maps what the model wrote to the symbol's name.
 
-    An undeclared dimension is at least 1.
+    A dimension is declared as an extent, as (least, greatest), or as an expression over other ones:
+    "batch" makes two dimensions one, "32*rows" makes one a multiple. Undeclared: at least 1.
     """
 
     declared: Declared
     ranges: dict[str, tuple[int, int | None]] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    fixed: dict[str, int] = field(default_factory=dict)
+    values: dict[str, Dim] = field(default_factory=dict)
 
     def named(self, written: str, fallback: str) -> Dim:
         """The dimension that the model writes as `written`; unnamed ones are called `fallback`."""
         anonymous = not re.search(r"[A-Za-z_]", written)
         key = fallback if anonymous else written
-        if key not in self.names:
-            self._add(key, _sanitised(key))
-        name = self.names[key]
-        return self.fixed[name] if name in self.fixed else symbol(name)
+        if key not in self.values:  # an expression may use the symbol's name for what has another
+            key = next((k for k, name in self.names.items() if name == key), key)
+        if key not in self.values:
+            self._add(key)
+        return self.values[key]
 
-    def _add(self, key: str, name: str) -> None:
+    def _add(self, key: str) -> None:
         taken = set(self.names.values())
-        unique = next(n for n in _candidates(name) if n not in taken)
+        unique = next(n for n in _candidates(_sanitised(key)) if n not in taken)
         self.names[key] = unique
+        self.values[key] = symbol(unique)  # while its own declaration is read
         given = self.declared.get(key, self.declared.get(unique))
-        if given is None:
-            self.ranges[unique] = (1, None)
+        if isinstance(given, str):
+            self.values[key] = self._expression(key, given)
         elif isinstance(given, int):
-            self.fixed[unique] = given
-        elif min(given) == max(given):
-            self.fixed[unique] = given[0]
+            self.values[key] = given
+        elif given is not None and min(given) == max(given):
+            self.values[key] = given[0]
         else:
-            self.ranges[unique] = (min(given), max(given))
+            self.ranges[unique] = (1, None) if given is None else (min(given), max(given))
 
-    def check_declared(self) -> None:
-        """BadInput if a declared dimension is none of the model's, or negative."""
+    def _expression(self, key: str, given: str) -> Dim:
+        try:
+            parsed = parse(given)
+        except ValueError:
+            raise _undeclarable(key, given) from None
+        inner = {name: self.named(name, name) for name in symbols(parsed)}
+        found = substitute(parsed, inner)
+        if self.names[key] in symbols(found):
+            raise _undeclarable(key, given)
+        return found
+
+    def check_names(self, given: Declared) -> None:
+        """BadInput if one of the given names is none of the model's."""
         known = {*self.names, *self.names.values()}
-        for name, given in self.declared.items():
+        for name in given:
             if name not in known:
                 listed = ", ".join(sorted(known)) or "none"
                 raise BadInput(
                     f"the model has no dimension {name!r}", hint=f"its dimensions are: {listed}"
                 )
-            if min((given,) if isinstance(given, int) else given, default=-1) < 0:
-                raise BadInput(
-                    f"dimension {name!r} cannot be {given}",
-                    hint="give an extent, or a least and a greatest one",
-                )
+
+    def check_numbers(self) -> None:
+        """BadInput if a declared extent is negative, or no extent is given."""
+        for name, given in self.declared.items():
+            numbers = (given,) if isinstance(given, int) else given
+            if not isinstance(numbers, str) and min(numbers, default=-1) < 0:
+                raise _undeclarable(name, given)
+
+
+def _undeclarable(name: str, given: object) -> BadInput:
+    return BadInput(
+        f"dimension {name!r} cannot be {given}",
+        hint="give an extent, a least and a greatest one, or an expression of other dimensions",
+    )
 
 
 def _sanitised(name: str) -> str:

@@ -12,9 +12,11 @@ from onnx import AttributeProto
 from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Input
-from unistack_aot.base.errors import BadModel, IRError, Unsupported
-from unistack_aot.onnx_in.dims import Declared, DimTable, as_ranges, input_types
-from unistack_aot.onnx_in.order import label_of, ordered
+from unistack_aot.base.errors import BadModel, ExtentsDiffer, IRError, Unsupported
+from unistack_aot.base.symbolic import Sym, bounds, symbols, text
+from unistack_aot.onnx_in.assume import Assumed, assume_equal
+from unistack_aot.onnx_in.dims import Declared, DimTable, input_types
+from unistack_aot.onnx_in.order import Numbered, label_of, ordered
 from unistack_aot.onnx_in.read import Model, Source, read_model, read_opsets
 from unistack_aot.onnx_in.reasons import summary, why_unknown
 from unistack_aot.onnx_in.scope import Gap, Scope, Session
@@ -26,12 +28,14 @@ Functions = dict[tuple[str, str, str], onnx.FunctionProto]
 
 @dataclass(frozen=True)
 class Report:
-    """What the import did: nodes of the model, those no output needs, folded ones, dim names."""
+    """What the import did: nodes of the model, those no output needs, folded ones, names of
+    dimensions, and what it had to assume about them (the compiled model checks that)."""
 
     onnx_nodes: int
     unused_nodes: int
     folded: int
     dims: dict[str, str]
+    assumed: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -53,26 +57,42 @@ def import_model(model: Model, dims: Declared | None = None) -> Imported:
     Unsupported with every gap at once.
     """
     source = read_model(model)
-    table = DimTable(dims or {})
-    graph, session = attempt(source, table)
+    graph, session, assumed = settled(source, dims or {})
+    table = session.table
     if session.gaps:
         what, hint = summary(source.name, session.gaps)
         raise Unsupported(what, hint=hint)
     total = len(source.proto.graph.node)
-    report = Report(total, total - session.nodes, session.folding.folded, dict(table.names))
+    unused = total - session.nodes
+    report = Report(total, unused, session.folding.folded, dict(table.names), assumed)
     return Imported(graph, session.origins, source.opsets, source.name, dict(table.ranges), report)
 
 
-def attempt(source: Source, table: DimTable) -> tuple[Graph, Session]:
-    """Import as far as possible; what could not be imported is in the session's gaps."""
+def settled(source: Source, dims: Declared) -> tuple[Graph, Session, tuple[str, ...]]:
+    """Import as far as possible, again and again while dimensions turn out to be related."""
+    declared, assumed = dict(dims), list[str]()
+    DimTable(declared).check_numbers()
+    while True:
+        table = DimTable(declared)
+        try:
+            graph, session = attempt(source, table, dims)
+        except Assumed as stop:
+            declared |= stop.assumption.declared
+            assumed.append(stop.assumption.sentence)
+            continue
+        return graph, session, tuple(assumed)
+
+
+def attempt(source: Source, table: DimTable, dims: Declared) -> tuple[Graph, Session]:
+    """One import; what could not be imported is in the session's gaps. Raises Assumed."""
     proto = source.proto.graph
     _refuse_sparse(proto)
     weights = {tensor.name: tensor for tensor in proto.initializer}
     inputs = [value for value in proto.input if value.name not in weights]
     kinds = list(input_types(inputs, table))
-    table.check_declared()
+    table.check_names(dims)
     functions = {(f.domain, f.name, f.overload): f for f in source.proto.functions}
-    session = Session(source.folder, functions, as_ranges(table))
+    session = Session(source.folder, functions, table)
     scope = Scope(session, source.opsets, initializers=weights)
     for name, kind in kinds:
         if name in scope.values:
@@ -83,8 +103,10 @@ def attempt(source: Source, table: DimTable) -> tuple[Graph, Session]:
         else:
             scope.values[name] = Node(Input(name, kind))
     formals = tuple(node for node in scope.values.values() if node is not None)
-    session.nodes = len(ordered(proto.node, (value.name for value in proto.output)))
-    results = run(scope, proto.node, [value.name for value in proto.output])
+    names = [value.name for value in proto.output]
+    live = ordered(proto.node, names)
+    session.nodes = len(live)
+    results = run(scope, live, names)
     outputs = tuple((name, node) for name, node in results if node is not None)
     return Graph(source.name, formals, outputs), session
 
@@ -96,10 +118,10 @@ def _refuse_sparse(proto: onnx.GraphProto) -> None:
 
 
 def run(
-    scope: Scope, nodes: Sequence[onnx.NodeProto], results: Sequence[str]
+    scope: Scope, nodes: Iterable[Numbered], results: Sequence[str]
 ) -> list[tuple[str, Node | None]]:
-    """Import what `results` need into `scope`, and give the results."""
-    for index, proto in ordered(nodes, results):
+    """Import ordered nodes into `scope`, and give the results."""
+    for index, proto in nodes:
         label = scope.prefix + label_of(index, proto)
         for name, value in zip(proto.output, _outputs(scope, proto, label), strict=False):
             if name:
@@ -143,12 +165,40 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
         gap = Gap(label, proto.op_type, version, reason, refusal.hint or "")
         scope.session.gaps.append(gap)
         return absent
+    except ExtentsDiffer as fault:
+        scope.session.gaps.append(_disagreement(scope.session, fault, proto, label, version))
+        return absent
     except IRError as fault:
         raise BadModel(
             f"{proto.op_type}({version}): {fault.what}",
             at=label,
             hint="operands do not fit the operator; check the model with onnx.checker",
         ) from fault
+
+
+def _disagreement(
+    session: Session, fault: ExtentsDiffer, proto: onnx.NodeProto, label: str, version: int
+) -> Gap:
+    """The gap of a node whose operands agree only for some sizes; Assumed if those can be declared.
+
+    BadModel if they agree for none.
+    """
+    left, right = fault.left, fault.right
+    assert isinstance(left, int | Sym) and isinstance(right, int | Sym)
+    low, high = bounds(left - right, session.ranges)
+    names = sorted(symbols(left) | symbols(right))
+    if not names or (low is not None and low > 0) or (high is not None and high < 0):
+        raise BadModel(
+            f"{proto.op_type}({version}): {fault.what}",
+            at=label,
+            hint="operands do not fit the operator; check the model with onnx.checker",
+        ) from fault
+    assumption = assume_equal(left, right, session.table, label)
+    if assumption is not None:
+        raise Assumed(assumption)
+    hint = f"declare a size for dimension {' or '.join(names)}"
+    reason = f"whose operands agree only where {text(left)} = {text(right)}"
+    return Gap(label, proto.op_type, version, reason, hint)
 
 
 def _traced(
@@ -189,7 +239,10 @@ def _call_function(
     )
     inner.values.update(dict.fromkeys(function.input))
     inner.values.update(zip(function.input, args, strict=False))
-    return [node for _, node in run(inner, function.node, list(function.output))]
+    return [
+        node
+        for _, node in run(inner, ordered(function.node, function.output), list(function.output))
+    ]
 
 
 def _attributes(
@@ -238,7 +291,8 @@ def _subgraph(scope: Scope, proto: onnx.GraphProto, label: str) -> Subgraph:
                 f"a region takes {len(names)} inputs, its node gives {len(formals)}", at=label
             )
         inner.values.update(zip(names, formals, strict=True))
-        results = run(inner, proto.node, [value.name for value in proto.output])
+        wanted = [value.name for value in proto.output]
+        results = run(inner, ordered(proto.node, wanted), wanted)
         if any(node is None for _, node in results):
             raise _Unfinished
         return tuple((name, node) for name, node in results if node is not None)

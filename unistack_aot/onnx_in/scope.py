@@ -14,6 +14,7 @@ from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import ArrayData, Constant, Input
 from unistack_aot.base.errors import BadModel
 from unistack_aot.base.symbolic import Ranges
+from unistack_aot.onnx_in.dims import DimTable, as_ranges
 from unistack_aot.onnx_in.fold import Folder
 from unistack_aot.onnx_in.tensors import read_tensor
 from unistack_aot.ops.core import Extents
@@ -41,12 +42,17 @@ class Session:
 
     folder: Path | None
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
-    ranges: Ranges
+    table: DimTable
     origins: Origins = field(default_factory=Origins)
     folding: Folder = field(default_factory=Folder)
     gaps: list[Gap] = field(default_factory=list)
     seen: set[Node] = field(default_factory=set)
     nodes: int = 0
+
+    @property
+    def ranges(self) -> Ranges:
+        """What is known of the symbolic dimensions so far."""
+        return as_ranges(self.table)
 
     def trace(self, node: Node, label: str) -> None:
         """Note that `node`, and every node below it met for the first time, comes from `label`."""

@@ -11,7 +11,7 @@ from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, tensor
 from unistack_aot.aicf.types import Shape, TensorType, Type
 from unistack_aot.base.dtypes import DType, dtype_of, i32
-from unistack_aot.base.errors import IRError
+from unistack_aot.base.errors import ExtentsDiffer, IRError
 from unistack_aot.base.symbolic import Dim, symbol, text
 from unistack_aot.ir.scalar import Name, Scalar, cast
 from unistack_aot.mcir.monoids import accumulator
@@ -54,6 +54,9 @@ class Contract(TensorOp):
         sample("f32[3], f32[4]", left="a", right="b", out="ba"),
         sample("f32[3,3], f32[]", left="aa", right="", out="a"),
         sample("f64[4], f64[4]", left="a", right="a", out=""),
+        sample("f32[N,M,4], f32[N,4,K]", left="abd", right="adc", out="abc"),
+        sample("bf16[3,20], bf16[20,2]", left="ac", right="cb", out="ab"),
+        sample("i16[3,20], u8[20,2]", left="ac", right="cb", out="ab"),
     )
 
     def extents(self, left: Shape, right: Shape) -> dict[str, Dim]:
@@ -65,7 +68,8 @@ class Contract(TensorOp):
             for label, extent in zip(labels, shape, strict=True):
                 if found.setdefault(label, extent) != extent:
                     both = f"{text(found[label])} and {text(extent)}"
-                    raise IRError(f"axis {label} of {self.equation} has extents {both}")
+                    what = f"axis {label} of {self.equation} has extents {both}"
+                    raise ExtentsDiffer(what, found[label], extent)
         return found
 
     @property

@@ -11,7 +11,7 @@ import numpy as np
 from unistack_aot.aicf.op import Array, Op, tensor
 from unistack_aot.aicf.types import Shape, TensorType, Type
 from unistack_aot.base.dtypes import DType, dtype_of, f32, i64
-from unistack_aot.base.errors import IRError
+from unistack_aot.base.errors import ExtentsDiffer, IRError
 from unistack_aot.base.symbolic import Dim, Sym, symbol
 from unistack_aot.ir.evaluate import evaluate
 from unistack_aot.ir.dimensions import symbolic_formula
@@ -127,9 +127,8 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
     for axis in range(-rank, 0):
         extents = {s[axis] for s in shapes if len(s) >= -axis} - {1}
         if len(extents) > 1:
-            raise IRError(
-                f"extents {', '.join(str(e) for e in sorted(extents, key=str))} do not broadcast"
-            )
+            first, second, *_ = sorted(extents, key=str)
+            raise ExtentsDiffer(f"extents {first}, {second} do not broadcast", first, second)
         result.append(extents.pop() if extents else 1)
     return tuple(result)
 

@@ -16,7 +16,7 @@ import numpy as np
 from unistack_aot.aicf.op import Array, tensor
 from unistack_aot.aicf.types import TensorType, TupleType, Type
 from unistack_aot.base.dtypes import DType, dtype_of, i64
-from unistack_aot.base.errors import IRError
+from unistack_aot.base.errors import ExtentsDiffer, IRError
 from unistack_aot.base.symbolic import Dim, Sym, symbol
 from unistack_aot.ir.evaluate import evaluate
 from unistack_aot.ir.formula import absolute, clamp, equal, exp, log, relu, sigmoid, tanh
@@ -191,8 +191,14 @@ class Recurrence(TensorOp, abstract=True):
         wanted = [(rows, units), *(tuple(letters[c] for c in e) for e in self.extra)]
         wanted += [(rows,)] if self.lengths else []
         shapes = [initial.shape, *(m.shape for m in more)]
-        if width != units * self.gates or weights.shape[0] != width or shapes != wanted:
-            raise IRError(f"{self.name} of {x}, weights {weights} and {initial}")
+        what = f"{self.name} of {x}, weights {weights} and {initial}"
+        ranks = [len(s) for s in shapes] != [len(w) for w in wanted]
+        if width != units * self.gates or weights.shape[0] != width or ranks:
+            raise IRError(what)
+        for shape, want in zip(shapes, wanted, strict=True):
+            for a, b in zip(shape, want, strict=True):
+                if a != b:
+                    raise ExtentsDiffer(what, a, b)
         states = x.with_shape((time, rows, units))
         return self.results(states)
 

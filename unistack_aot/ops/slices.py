@@ -10,7 +10,7 @@ import numpy as np
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, tensor
 from unistack_aot.aicf.types import Shape, Type
-from unistack_aot.base.errors import IRError
+from unistack_aot.base.errors import ExtentsDiffer, IRError
 from unistack_aot.base.symbolic import Dim, bounds, ceildiv, maximum, minimum, text
 from unistack_aot.ir.scalar import Scalar, index_value, where
 from unistack_aot.mcir.nodes import Param
@@ -88,12 +88,12 @@ class Concat(Structural):
         parts = [tensor(t, self.name) for t in types]
         first = parts[0]
         for part in parts[1:]:
-            same = [
-                a == b or k == self.axis
-                for k, (a, b) in enumerate(zip(part.shape, first.shape, strict=False))
-            ]
-            if part.rank != first.rank or part.dtype is not first.dtype or not all(same):
-                raise IRError(f"{first} and {part} do not concatenate along axis {self.axis}")
+            what = f"{first} and {part} do not concatenate along axis {self.axis}"
+            if part.rank != first.rank or part.dtype is not first.dtype:
+                raise IRError(what)
+            for axis, (a, b) in enumerate(zip(first.shape, part.shape, strict=True)):
+                if a != b and axis != self.axis:
+                    raise ExtentsDiffer(what, a, b)
         shape = list(first.shape)
         shape[self.axis] = sum((p.shape[self.axis] for p in parts[1:]), start=shape[self.axis])
         return first.with_shape(tuple(shape))

@@ -89,6 +89,16 @@ def test_equal_content_gives_equal_bytes(written: Written, tmp_path: Path) -> No
     assert written.nbytes == written.path.stat().st_size
 
 
+def test_forgotten_members_stay_readable(tmp_path: Path) -> None:
+    big = np.arange(1 << 19, dtype=np.int32)
+    path = write_package(tmp_path / "m.pkg", MANIFEST, {"w": TensorFile({"big": big})}).path
+    package = open_package(path)
+    before = package.tensors("w")["big"].array()
+    package.forget("w")
+    np.testing.assert_array_equal(before, big)
+    np.testing.assert_array_equal(package.tensors("w")["big"].array(), big)
+
+
 def test_standard_tools_read_the_archive(written: Written) -> None:
     with zipfile.ZipFile(written.path) as archive:
         assert archive.testzip() is None

@@ -42,7 +42,8 @@ class Package:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
-        self._data = _map(self.path)
+        self._file = _map(self.path)
+        self._data = memoryview(self._file)
         places, comment = _directory(self.path)
         self._places = {name: self._place(name, info) for name, info in places.items()}
         self.manifest: Manifest = from_bytes(bytes(self._manifest_bytes(comment)))
@@ -70,6 +71,14 @@ class Package:
     def document(self, name: str) -> Any:
         """A JSON member, parsed."""
         return json.loads(bytes(self.data(name)))
+
+    def forget(self, name: str) -> None:
+        """Let the system take back the memory of a member that was copied; it stays readable."""
+        place = self._places[name]
+        start = -(-place.offset // mmap.PAGESIZE) * mmap.PAGESIZE
+        length = (place.offset + place.nbytes) // mmap.PAGESIZE * mmap.PAGESIZE - start
+        if length > 0 and hasattr(mmap, "MADV_DONTNEED"):
+            self._file.madvise(mmap.MADV_DONTNEED, start, length)
 
     def verify(self) -> None:
         """Check the hash of every member; `BadPackage` names the first that is wrong."""
@@ -140,10 +149,10 @@ def open_package(path: str | os.PathLike[str], verify: bool = False) -> Package:
     return package
 
 
-def _map(path: Path) -> memoryview:
+def _map(path: Path) -> mmap.mmap:
     try:
         with open(path, "rb") as file:
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except ValueError as error:  # an empty file cannot be mapped
         raise BadPackage("the file is empty", at=path, hint=_AGAIN) from error
     except OSError as error:

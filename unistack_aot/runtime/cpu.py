@@ -63,7 +63,9 @@ class CpuProgram:
                 view(block.address, data.shape, _BYTES)[:] = data
                 move = block.address - address_of(data)
                 self._kept.append(block)
-            self._kept.append(data)
+                package.forget(member)
+            else:
+                self._kept.append(data)
             for key, tensor in package.tensors(member).items():
                 if tensor.data.nbytes:
                     addresses[key] = address_of(np.frombuffer(tensor.data, np.uint8)) + move

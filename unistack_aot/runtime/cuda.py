@@ -82,6 +82,7 @@ class CudaProgram:
             block = Block(len(data), f"weights {member}")
             driver.memcpy_htod(block.address, np.frombuffer(data, np.uint8))
             self._weights.append(block)
+            package.forget(member)
             start = np.frombuffer(data, np.uint8).ctypes.data
             for key, tensor in package.tensors(member).items():
                 inside = np.frombuffer(tensor.data, np.uint8).ctypes.data if tensor.data else start

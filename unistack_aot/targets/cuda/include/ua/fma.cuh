@@ -67,43 +67,42 @@ struct FmaTile {
         const int m = thread_m(), n = thread_n();
         for (int j = 0; j < TN; j += width) {
             Row c[TM];
-            UA_UNROLL
+            UA_UNROLL_HOST
             for (int i = 0; i < TM; i++) memcpy(&c[i], &acc.at[i][j], sizeof(Row));
-            UA_UNROLL
             for (int k = 0; k < BK; k += chunk) {
                 Row right[chunk];
                 load_rows<width>(right, b, k, j, n);
                 if (A == Operand::k_inner) {
-                    UA_UNROLL
+                    UA_UNROLL_HOST
                     for (int i = 0; i < TM; i++) {
                         const T* left = a + ATile::offset(row_of(i, m), k);
-                        UA_UNROLL
+                        UA_UNROLL_HOST
                         for (int v = 0; v < chunk; v++) c[i] += left[v] * right[v];
                     }
                 } else {
-                    UA_UNROLL
+                    UA_UNROLL_HOST
                     for (int v = 0; v < chunk; v++)
-                        UA_UNROLL
+                        UA_UNROLL_HOST
                         for (int i = 0; i < TM; i++) c[i] += a[ATile::offset(k + v, row_of(i, m))] * right[v];
                 }
             }
-            UA_UNROLL
+            UA_UNROLL_HOST
             for (int i = 0; i < TM; i++) memcpy(&acc.at[i][j], &c[i], sizeof(Row));
         }
     }
     template <int WIDTH, class Row>
     UA_DEVICE void load_rows(Row (&rows)[chunk], const T* b, int k, int j, int thread) {
         if (B == Operand::k_outer) {
-            UA_UNROLL
+            UA_UNROLL_HOST
             for (int v = 0; v < chunk; v++)
-                UA_UNROLL
+                UA_UNROLL_HOST
                 for (int part = 0; part < WIDTH; part += chunk)
                     memcpy(reinterpret_cast<T*>(&rows[v]) + part, b + BTile::offset(k + v, col_of(j + part, thread)), 16);
         } else {
-            UA_UNROLL
+            UA_UNROLL_HOST
             for (int part = 0; part < WIDTH; part++) {
                 const T* column = b + BTile::offset(col_of(j + part, thread), k);
-                UA_UNROLL
+                UA_UNROLL_HOST
                 for (int v = 0; v < chunk; v++) rows[v][part] = column[v];
             }
         }

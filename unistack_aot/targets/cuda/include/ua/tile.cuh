@@ -2,8 +2,7 @@
 //
 // SharedTile<T, ROWS, COLS, PATTERN>   COLS * sizeof(T) is a multiple of 16. bytes: the shared memory it needs, at a 128-byte aligned
 //     address. offset(row, col): the element's index from the start of the tile. The 16 bytes around an element (a chunk) stay
-//     together; the chunks of a row are permuted (exclusive or with a function of the row), or rows are padded where the
-//     number of chunks does not allow that.
+//     together; the chunks of a row are permuted: exclusive or with a function of the row.
 //     Pattern::rows     eight consecutive rows, same chunk, at once: ldmatrix, and FmaTile on k_inner operands
 //     Pattern::columns  eight consecutive columns of four rows at once: 32-bit matrix fragments of k_outer operands; also one
 //                       row at a time (FmaTile on k_outer operands)
@@ -33,18 +32,15 @@ struct SharedTile {
     static constexpr int chunk = 16 / static_cast<int>(sizeof(T));  // elements
     static_assert(COLS % chunk == 0, "a tile row is a multiple of 16 bytes");
     static constexpr int chunks = COLS / chunk;
-    static constexpr bool swizzled = chunks % 8 == 0 || chunks == 4 || chunks == 2 || chunks == 1;
-    static constexpr int padded_chunks = swizzled                    ? chunks
-                                         : PATTERN == Pattern::rows ? chunks | 1
-                                                                     : chunks + (10 - chunks % 8) % 8;
-    static constexpr int pitch = padded_chunks * chunk;  // elements
-    static constexpr int bytes = ROWS * pitch * static_cast<int>(sizeof(T));
+    static constexpr int pitch = COLS;                       // elements
+    static constexpr int bytes = ROWS * COLS * static_cast<int>(sizeof(T));
 
+    // What the chunk number is combined with. The largest power of two that divides the chunks of a row (up to 8, a line of
+    // all banks) can be permuted; the rest of the spread comes from where rows begin.
     UA_DEVICE int permutation(int row) {
-        if (!swizzled) return 0;
         if (PATTERN == Pattern::rows)
-            return chunks % 8 == 0 ? row & 7 : chunks == 4 ? row >> 1 & 3 : chunks == 2 ? row >> 2 & 1 : 0;
-        return chunks % 8 == 0 ? 2 * ((row ^ row >> 2) & 3) : chunks == 4 ? row & 2 : 0;
+            return chunks % 8 == 0 ? row & 7 : chunks % 4 == 0 ? row >> 1 & 3 : chunks % 2 == 0 ? row >> 2 & 1 : 0;
+        return chunks % 8 == 0 ? 2 * ((row ^ row >> 2) & 3) : chunks % 4 == 0 ? row & 2 : 0;
     }
     UA_DEVICE int offset(int row, int col) {
         return row * pitch + ((col / chunk ^ permutation(row)) * chunk) + col % chunk;

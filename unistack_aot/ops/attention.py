@@ -36,6 +36,7 @@ class Attention(TensorOp):
         sample("f32[1,2,3,4], f32[1,2,5,4], f32[1,2,5,6]", scale=0.5),
         sample("f32[2,4,3,4], f32[2,2,5,4], f32[2,2,5,4]", scale=0.5, causal=True),
         sample("f32[2,2,3,4], f32[2,2,3,4], f32[2,2,3,4], f32[2,1,1,3]", scale=1.0),
+        sample("f32[B,4,M,4], f32[B,2,N,4], f32[B,2,N,4], f32[M,N]", scale=0.5, causal=True),
         sample("f16[1,2,4,8], f16[1,1,4,8], f16[1,1,4,8], f16[4,4]", scale=0.25, causal=True),
     )
 

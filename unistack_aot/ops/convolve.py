@@ -63,6 +63,7 @@ class Convolve(ConvolutionFamily):
         sample("u8[1,3,5,5], i8[2,3,3,3]", window=sliding((3, 3), (), (), (1, 1), (1, 1))),
         sample("f32[1,2,3,4,5], f32[2,2,2,2,2]", window=sliding((2, 2, 2))),
         sample("f64[1,4,9], f64[8,1,3]", window=sliding((3,)), groups=4),
+        sample("f32[N,2,H,W], f32[3,2,2,2]", window=sliding((2, 2), (1, 2), (), (1, 0), (0, 1))),
     )
 
     def infer(self, *types: Type) -> Type:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from unistack_aot.ir.scalar import Lit, Name, call, cast, index_value, where
 from unistack_aot.mcir.monoids import MONOIDS, accumulator
 from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Param, Stmt, Store
 from unistack_aot.ops.convert import converted
-from unistack_aot.ops.core import extent_of
+from unistack_aot.ops.core import constant, extent_of
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import Operand, TensorOp, nest, sample
 from unistack_aot.ops.pointwise import Abs, Div, Exp, Log, Mul, Sqrt
@@ -131,6 +132,9 @@ class Reduce(AxisFold):
         sample("bool[2,3]", monoid="any", axes=(1,)),
         sample("bool[2,3]", monoid="all", axes=(1,)),
         sample("f32[2,0]", monoid="max", axes=(1,)),
+        sample("f32[N,4,M]", monoid="sum", axes=(0, 2)),
+        sample("bf16[2,9]", monoid="sum", axes=(1,)),
+        sample("f32[4]", monoid="max", axes=(0,), keepdims=False),
     )
 
     def infer(self, *types: Type) -> Type:
@@ -214,6 +218,7 @@ class Moments(AxisFold):
         sample("f32[2,3,4]", axes=(2,)),
         sample("f32[2,3,4]", axes=(0, 2), keepdims=False),
         sample("f64[2,30]", axes=(1,)),
+        sample("f16[N,M]", axes=(1,)),
     )
 
     def infer(self, *types: Type) -> Type:
@@ -305,6 +310,9 @@ def reduced(monoid: str, x: Node, axes: tuple[int, ...], keepdims: bool = True) 
 def mean_of(x: Node, axes: tuple[int, ...], keepdims: bool = True) -> Node:
     """The mean over `axes`; integers truncate."""
     total = reduced("sum", x, axes, keepdims)
+    count = prod((x.tensor.shape[a] for a in axes), start=1)
+    if isinstance(count, int):
+        return Node(Div(), (total, constant(count, total)))
     return Node(Div(), (total, converted(extent_of(x, axes), total.tensor.dtype)))
 
 

@@ -34,6 +34,7 @@ class SoftmaxFamily(TensorOp, abstract=True):
         sample("f32[2,3,4]", axis=1),
         sample("f16[2,30]", axis=1),
         sample("f64[5,2]", axis=0),
+        sample("f32[N,M,2]", axis=1),
         sample("f32[9,1]", axis=1, fill=("special",)),
     )
 

@@ -248,6 +248,7 @@ def dimensions(kernel: Kernel) -> tuple[str, ...]:
             case Contract():
                 views = (stmt.a, stmt.b)
                 found |= {n for v in views for e in v.index for n in symbols(e)}
+                found |= {n for axis in stmt.depth for n in symbols(axis.extent)}
             case _:
                 pass
     return tuple(sorted(found - set(bound_vars(kernel.body))))

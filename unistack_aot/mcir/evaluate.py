@@ -31,6 +31,7 @@ from unistack_aot.mcir.nodes import (
     Let,
     Loop,
     Role,
+    Span,
     Stmt,
     Store,
     Stream,
@@ -148,7 +149,7 @@ def _volume(body: Iterable[Stmt], scope: Scope) -> int:
                 inner = max(_volume(stmt.body, scope), _volume(stmt.otherwise, scope))
                 largest = max(largest, inner)
             case Contract():
-                axes = (*stmt.a.axes, *stmt.b.axes[1:])
+                axes = (stmt.rows, stmt.cols, *stmt.depth)
                 largest = max(largest, prod(_extent(axis.extent, scope) for axis in axes))
             case Drain():
                 area = _extent(stmt.rows.extent, scope) * _extent(stmt.cols.extent, scope)
@@ -282,36 +283,48 @@ def _when(when: When, scope: Scope) -> None:
     _run(when.otherwise, scope.where(~condition))
 
 
+def _push_span(scope: Scope, span: Span) -> Scope:
+    """One more lockstep axis, along which the span's variable starts at `first`."""
+    inner = _push_axes(scope, (Axis(span.var, span.extent),))
+    first = index_array(span.first, scope.variables)
+    return replace(inner, variables={**inner.variables, span.var: inner.variables[span.var] + first})
+
+
 def _operand(view: View, scope: Scope) -> Array:
-    """A tile operand, its second axis leading, then its first; zero where `within` fails."""
-    inner = _push_axes(scope, view.axes)
-    inside = None if view.within is None else element_value(view.within, inner)
-    if inside is not None:
-        inner = inner.where(inside)
+    """A tile operand at every point of the scope; zero where `within` fails."""
+    inside = None if view.within is None else element_value(view.within, scope)
+    inner = scope if inside is None else scope.where(inside)
     memory = inner.memories[view.buffer]
-    index = memory.index(view.buffer, view.index, inner)
-    value = memory.data[index]
-    if inside is not None:
-        value = np.where(inside, value, np.zeros((), value.dtype))
-    return np.broadcast_to(value, np.broadcast_shapes(value.shape, inner.grid))
+    value = memory.data[memory.index(view.buffer, view.index, inner)]
+    return value if inside is None else np.where(inside, value, np.zeros((), value.dtype))
 
 
 def _contract(stmt: Contract, scope: Scope) -> None:
-    """acc[i, j] += sum over k of a[i, k] b[k, j], in the accumulator's dtype."""
+    """acc[i, j] += sum over depth of a b, in the accumulator's dtype."""
     memory = scope.memories[stmt.acc]
-    a = _operand(stmt.a, scope).astype(memory.data.dtype)  # [k, i, grid...]
-    b = _operand(stmt.b, scope).astype(memory.data.dtype)  # [j, k, grid...]
-    total = np.sum(a[:, None] * np.swapaxes(b, 0, 1)[:, :, None], axis=0)  # [j, i, grid...]
-    inner = _push_axes(scope, (stmt.a.axes[0], stmt.b.axes[1]))
-    places = tuple(inner.variables[axis.var] for axis in (stmt.a.axes[0], stmt.b.axes[1]))
-    index = memory.index(stmt.acc, (), inner, places)
-    everywhere = tuple(np.broadcast_to(i, inner.grid) for i in index)
-    np.add.at(memory.data, everywhere, np.broadcast_to(total, inner.grid))
+    tile = _push_span(_push_span(scope, stmt.rows), stmt.cols)
+    points = _push_axes(tile, stmt.depth)
+    dtype = memory.data.dtype
+    product = _operand(stmt.a, points).astype(dtype) * _operand(stmt.b, points).astype(dtype)
+    product = np.broadcast_to(product, points.grid)
+    if points.mask is not None:
+        product = np.where(np.broadcast_to(points.mask, points.grid), product, dtype.type(0))
+    total = np.sum(product, axis=tuple(range(len(stmt.depth))))
+    index = memory.index(stmt.acc, (), tile, _places(stmt.rows, stmt.cols, tile))
+    everywhere = tuple(np.broadcast_to(i, tile.grid) for i in index)
+    np.add.at(memory.data, everywhere, total)
+
+
+def _places(rows: Span, cols: Span, scope: Scope) -> tuple[Array, Array]:
+    """Positions inside the tile of the rows and columns in scope."""
+    i = scope.variables[rows.var] - index_array(rows.first, scope.variables)
+    j = scope.variables[cols.var] - index_array(cols.first, scope.variables)
+    return i, j
 
 
 def _drain(drain: Drain, scope: Scope) -> None:
-    inner = _push_axes(scope, (drain.rows, drain.cols))
+    inner = _push_span(_push_span(scope, drain.rows), drain.cols)
     memory = inner.memories[drain.acc]
-    places = (inner.variables[drain.rows.var], inner.variables[drain.cols.var])
+    places = _places(drain.rows, drain.cols, inner)
     inner.names[drain.value] = memory.data[memory.index(drain.acc, (), inner, places)]
     _run(drain.body, inner)

@@ -135,32 +135,48 @@ class Tile:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A range of a tile's rows or columns: `var` takes `extent` values from `first` on."""
+
+    var: str
+    first: Dim
+    extent: Dim
+
+
+@dataclass(frozen=True, slots=True)
 class View:
-    """A rectangular operand of a tile instruction: `axes` are the tile's own variables in `index` of `buffer`."""
+    """An operand of a tile instruction: element `index` of `buffer`, or zero where `within` fails."""
 
     buffer: str
-    axes: tuple[Axis, ...]
-    index: tuple[int | Sym, ...]
+    index: tuple[Dim, ...]
     within: Scalar | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """`acc[i, j] += sum over k of a[i, k] * b[k, j]`, realised by the tile instruction named `via`."""
+    """`acc[i, j] += sum over depth of a * b`, realised by the tile instruction named `via`.
+
+    `a` is indexed by rows.var and the depth variables, `b` by cols.var and the depth variables; element [i, j] of the
+    tile belongs to rows.first + i and cols.first + j. `blocks` are the rows, columns and depth kept near at a time.
+    """
 
     acc: str
     a: View
     b: View
+    rows: Span
+    cols: Span
+    depth: tuple[Axis, ...]
     via: str
+    blocks: tuple[int, int, int] = (0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """For each element of register tile `acc`: bind `rows`, `cols` to its position, `value` to it, and run `body`."""
+    """For each element of register tile `acc`: bind `rows.var`, `cols.var`, `value` to it, and run `body`."""
 
     acc: str
-    rows: Axis
-    cols: Axis
+    rows: Span
+    cols: Span
     value: str
     body: tuple[Stmt, ...]
 

@@ -25,6 +25,7 @@ from unistack_aot.mcir.nodes import (
     Kernel,
     Let,
     Loop,
+    Span,
     Stmt,
     Store,
     Stream,
@@ -196,7 +197,16 @@ def substitute_vars(body: Body, env: Mapping[str, IndexEntry]) -> Body:
             case Tile():
                 return replace(stmt, shape=tuple(dim(d) for d in stmt.shape))
             case Contract():
-                return replace(stmt, a=_view(stmt.a, dims), b=_view(stmt.b, dims))
+                return replace(
+                    stmt,
+                    a=_view(stmt.a, dims),
+                    b=_view(stmt.b, dims),
+                    rows=_span(stmt.rows, dims),
+                    cols=_span(stmt.cols, dims),
+                    depth=tuple(Axis(a.var, dim(a.extent)) for a in stmt.depth),
+                )
+            case Drain():
+                return replace(stmt, rows=_span(stmt.rows, dims), cols=_span(stmt.cols, dims))
             case _:
                 return None
 
@@ -213,8 +223,11 @@ def _entry(entry: IndexEntry, env: Mapping[str, IndexEntry]) -> IndexEntry:
 
 
 def _view(view: View, dims: Mapping[str, Dim]) -> View:
-    axes = tuple(Axis(a.var, substitute(a.extent, dims)) for a in view.axes)
-    return replace(view, axes=axes, index=tuple(substitute(i, dims) for i in view.index))
+    return replace(view, index=tuple(substitute(i, dims) for i in view.index))
+
+
+def _span(span: Span, dims: Mapping[str, Dim]) -> Span:
+    return Span(span.var, substitute(span.first, dims), substitute(span.extent, dims))
 
 
 def bound_vars(body: Body) -> tuple[str, ...]:
@@ -232,7 +245,7 @@ def bound_vars(body: Body) -> tuple[str, ...]:
             case Drain():
                 names += [stmt.rows.var, stmt.cols.var, stmt.value]
             case Contract():
-                names += [a.var for v in (stmt.a, stmt.b) for a in v.axes]
+                names += [stmt.rows.var, stmt.cols.var, *(a.var for a in stmt.depth)]
             case Store() | When() | Sync():
                 pass
             case _:
@@ -249,6 +262,9 @@ def rename_bound(body: Body, names: Mapping[str, str]) -> Body:
     def axis(a: Axis) -> Axis:
         return Axis(new(a.var), rename(a.extent, names))
 
+    def span(s: Span) -> Span:
+        return Span(new(s.var), rename(s.first, names), rename(s.extent, names))
+
     def each(stmt: Stmt) -> Stmt | None:
         match stmt:
             case Loop() | Stream():
@@ -259,14 +275,20 @@ def rename_bound(body: Body, names: Mapping[str, str]) -> Body:
             case Let() | Tile():
                 return replace(stmt, name=new(stmt.name))
             case Drain():
-                return replace(
-                    stmt, rows=axis(stmt.rows), cols=axis(stmt.cols), value=new(stmt.value)
-                )
+                rows, cols = span(stmt.rows), span(stmt.cols)
+                return replace(stmt, rows=rows, cols=cols, value=new(stmt.value))
             case Store():
                 index = tuple(e if isinstance(e, Scalar) else rename(e, names) for e in stmt.index)
                 return replace(stmt, index=index)
             case Contract():
-                return replace(stmt, a=_renamed(stmt.a, names), b=_renamed(stmt.b, names))
+                return replace(
+                    stmt,
+                    a=_renamed(stmt.a, names),
+                    b=_renamed(stmt.b, names),
+                    rows=span(stmt.rows),
+                    cols=span(stmt.cols),
+                    depth=tuple(axis(a) for a in stmt.depth),
+                )
             case When() | Sync():
                 return None
             case _:
@@ -281,8 +303,7 @@ def rename_bound(body: Body, names: Mapping[str, str]) -> Body:
 
 
 def _renamed(view: View, names: Mapping[str, str]) -> View:
-    axes = tuple(Axis(names.get(a.var, a.var), rename(a.extent, names)) for a in view.axes)
-    return replace(view, axes=axes, index=tuple(rename(i, names) for i in view.index))
+    return replace(view, index=tuple(rename(i, names) for i in view.index))
 
 
 def perfect_nest(body: Body) -> tuple[tuple[Loop, ...], Body]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from unistack_aot.base.symbolic import Dim, symbol, text
 from unistack_aot.base.verdict import YES, No, Yes
-from unistack_aot.ir.scalar import Load, Name, Scalar, postorder, substitute_indices
+from unistack_aot.ir.scalar import IndexEntry, Load, Name, Scalar, postorder, substitute_indices
 from unistack_aot.mcir.canonical import apart_from, closed, opened, union
 from unistack_aot.mcir.nodes import Access, Fold, Kernel, Let, Loop, Param, Role, Stmt, Store
 from unistack_aot.mcir.program import (
@@ -237,16 +237,17 @@ def extended(producer: Launch, reader: Launch, result: str) -> Launch | No:
         return No("the reader is not a map")
     loops, store = found
     variables = tuple(symbol(loop.var) for loop in loops)
-    if tuple(store.index) != variables:
-        return No("the reader stores elsewhere than at its loop indices")
     source = opened(producer)
+    shape = source.param(result).shape
+    if not same_place(store.index, variables, target.param(store.buffer).shape):
+        return No("the reader stores elsewhere than at its loop indices")
     stores = [s for s in walk(source.body) if isinstance(s, Store) and s.buffer == result]
     if len(stores) != 1 or stores[0].combine != "set" or any(l.buffer == result for l in all_loads(source.body)):
         return No("the producer stores its result more than once")
     for load in all_loads(target.body):
-        if load.buffer == result and load.index != variables:
+        if load.buffer == result and not same_place(load.index, variables, shape):
             return No("the reader moves elements")
-    if source.param(result).shape != target.param(store.buffer).shape:
+    if shape != target.param(store.buffer).shape:
         return No("the reader broadcasts the result")
     written = stores[0]
     env = dict(zip((loop.var for loop in loops), written.index, strict=True))
@@ -288,7 +289,8 @@ def joined(producer: Launch, reader: Launch, result: str, keep: bool) -> Launch 
     name = f"{result}_value"
     rest = substitute_vars(same[-1].body if same else target.body, env)
     wanted = tuple(store.index)
-    if any(l.buffer == result and l.index != wanted for l in all_loads(rest)):
+    shape = source.param(result).shape
+    if any(l.buffer == result and not same_place(l.index, wanted, shape) for l in all_loads(rest)):
         return No("the reader uses other rows' results")
     dtype = source.param(result).dtype
     tail = replace_loads(rest, lambda l: Name(name, dtype) if l.buffer == result else None)
@@ -329,6 +331,16 @@ def _both(first: Launch, second: Launch) -> Launch:
     origins = tuple(dict.fromkeys((*first.origins, *second.origins)))
     label = "+".join(dict.fromkeys(filter(None, (*first.label.split("+"), *second.label.split("+")))))
     return replace(second, origins=origins, label=label)
+
+
+def same_place(
+    index: tuple[IndexEntry, ...], other: tuple[IndexEntry, ...], shape: tuple[Dim, ...]
+) -> bool:
+    """Whether two indices of a buffer name the same element; axes of extent 1 do not matter."""
+    if not len(index) == len(other) == len(shape):
+        return False
+    pairs = zip(index, other, shape, strict=True)
+    return all(a == b or extent == 1 for a, b, extent in pairs)
 
 
 # --- facts about kernels -----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import Monoid
 from unistack_aot.mcir.nodes import Contract, Drain, Fold, Loop, Role, Store, Stream, Sync, Tile
 from unistack_aot.targets.cpu.dialect import DIALECT
+from unistack_aot.targets.cpu.tiles import panel_call
 
 LANES = 16  # enough independent partial states to hide the latency of an add on any level up to AVX-512
 
@@ -19,6 +20,9 @@ class HostPrinter:
     """Prints what only the host knows."""
 
     dialect: Dialect = DIALECT
+
+    def __init__(self) -> None:
+        self.pending: dict[str, Contract] = {}
 
     def loop(self, loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
         """GRID loops, nested ones joined, as tasks of the thread pool."""
@@ -142,8 +146,17 @@ class HostPrinter:
     def tile(
         self, stmt: Tile | Contract | Drain | Stream | Sync, writer: KernelWriter
     ) -> tuple[CNode, ...]:
-        """Tile statements."""
-        raise IRError(f"the host cannot print {type(stmt).__name__}")
+        """A register tile exists only between its contraction and its drain, which print as one call."""
+        match stmt:
+            case Tile():
+                return ()
+            case Contract():
+                self.pending[stmt.acc] = stmt
+                return ()
+            case Drain():
+                return panel_call(self.pending.pop(stmt.acc), stmt, writer)
+            case _:
+                raise IRError(f"the host cannot print {type(stmt).__name__}")
 
     def combine(self, store: Store, place: str, value: str) -> str:
         """Combining stores run in sequential loops here, so a plain read-modify-write does."""

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import replace
-
 from unistack_aot.artifact import manifest
 from unistack_aot.base.errors import BadInput
 from unistack_aot.codegen.kernel import dimensions
 from unistack_aot.hw.machine import Machine, machine_for_arch
 from unistack_aot.mcir.nodes import Access, Kernel
-from unistack_aot.mcir.program import Launch, Program
-from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
+from unistack_aot.mcir.program import Program
+from unistack_aot.schedule.layouts import choose_layouts
 from unistack_aot.schedule.lifetimes import export
 from unistack_aot.schedule.prepare import prepare
 from unistack_aot.targets.cpu.build import LEVELS, compiler, link_job, object_job
+from unistack_aot.targets.cpu.legalize import legalize
 from unistack_aot.targets.cpu.source import entry, kernel_text, unit
 from unistack_aot.targets.target import Constants, Progress, Request, Scheduled, Source
 from unistack_aot.targets.toolchain import run_job, run_jobs
 
 KERNELS_PER_UNIT = 12
+BLOCK = 16  # channels per block, on every level: one panel of the tile instruction
 name = "cpu"
 
 
@@ -45,14 +45,9 @@ def machine(level: str) -> Machine:
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
     """Decide every kernel for this level."""
     program, _ = prepare(program)
-    decided: dict[Kernel, Kernel] = {}
-
-    def change(launch: Launch) -> Launch:
-        if launch.kernel not in decided:
-            decided[launch.kernel] = assign_roles(launch.kernel, request.ranges, WideWorkers())
-        return replace(launch, kernel=decided[launch.kernel])
-
-    return Scheduled(program.map_launches(change), constants)
+    program, _ = choose_layouts(program, BLOCK, request.ranges)
+    program, packed = legalize(program, dict(constants), request.ranges)
+    return Scheduled(program, packed)
 
 
 def emit(

@@ -1,0 +1,354 @@
+"""Activation layouts for convolution chains: channel blocks kept from layer to layer, and zero halos instead of bounds.
+
+A buffer may change its layout if only launches touch it; otherwise its readers get a copy in the layout they want.
+Not here: the contraction over such a layout (panels.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from unistack_aot.base.dtypes import f32
+from unistack_aot.base.symbolic import (
+    Dim,
+    FloorDiv,
+    Ranges,
+    bounds,
+    of_atom,
+    simplify,
+    symbol,
+    terms,
+)
+
+from unistack_aot.ir.scalar import Load, Scalar, literal
+from unistack_aot.mcir.canonical import closed, opened
+from unistack_aot.mcir.layout import Layout
+from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Stmt, Store
+from unistack_aot.mcir.program import Buffer, Kind, Launch, Program, Step
+from unistack_aot.mcir.transform import all_loads, replace_loads
+from unistack_aot.schedule.contraction import Site, find_site
+from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.uses import touched
+
+CHANNELS = 1  # the axis that is blocked: N, C, then space
+FEWEST = 8  # channels below this read plain rows: a block of 16 would be mostly padding
+
+
+@dataclass
+class Wishes:
+    """Which layout each buffer's readers want: channel block and the widest halo."""
+
+    block: int
+    halos: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    blocked: set[str] = field(default_factory=set)
+    convolved: set[str] = field(default_factory=set)
+
+    def want(self, buffer: str, halo: tuple[tuple[int, int], ...], block: bool) -> None:
+        """Note one reader's wish."""
+        old = self.halos.get(buffer, ((0, 0),) * len(halo))
+        joint = zip(old, halo, strict=True)
+        self.halos[buffer] = tuple((max(a, c), max(b, d)) for (a, b), (c, d) in joint)
+        if block:
+            self.blocked.add(buffer)
+
+
+def is_window(site: Site) -> bool:
+    """Whether a contraction slides a window over a spatial operand: rank 3 to 5, constant-size taps."""
+    return 3 <= len(site.a.load.index) <= 5 and any(
+        not isinstance(e, Scalar) and _mixed(e, site) for e in site.a.load.index
+    )
+
+
+def _mixed(entry: Dim, site: Site) -> bool:
+    names = entry.symbols if not isinstance(entry, int) else frozenset[str]()
+    rows = {axis.var for axis in (*site.rows, *site.batch)}
+    depth = {axis.var for axis in site.depth}
+    return bool(names & rows) and bool(names & depth)
+
+
+def halo_of(site: Site, shape: tuple[Dim, ...], ranges: Ranges) -> tuple[tuple[int, int], ...] | None:
+    """Elements read before and after each axis of the left operand; None if they cannot be bounded."""
+    inside = dict(ranges)
+    for axis in (*site.batch, *site.rows, *site.cols, *site.depth):
+        inside[axis.var] = (0, axis.extent - 1)
+    result: list[tuple[int, int]] = []
+    for entry, extent in zip(site.a.load.index, shape, strict=True):
+        assert not isinstance(entry, Scalar)
+        low = bounds(entry, inside)[0]
+        over = _over(entry, extent, site)
+        if low is None or over is None:
+            return None
+        result.append((max(0, -low), max(0, over)))
+    return tuple(result)
+
+
+def _over(entry: Dim, extent: Dim, site: Site) -> int | None:
+    """The most by which an index passes the last element, using floor(n / s) * s <= n."""
+    top: Dim = entry
+    for axis in (*site.batch, *site.rows, *site.cols, *site.depth):
+        top = _at_most(top, axis.var, axis.extent)
+    gap = simplify(_without_floors(top - extent + 1), {})
+    if isinstance(gap, int):
+        return gap
+    return bounds(gap, {})[1]
+
+
+def _at_most(value: Dim, var: str, extent: Dim) -> Dim:
+    const, parts = terms(value)
+    result: Dim = const
+    for coefficient, atom in parts:
+        if of_atom(atom) == symbol(var):
+            result = result + coefficient * (extent - 1 if coefficient > 0 else 0)
+        else:
+            result = result + of_atom(atom) * coefficient
+    return result
+
+
+def _without_floors(value: Dim) -> Dim:
+    const, parts = terms(value)
+    result: Dim = const
+    for coefficient, atom in parts:
+        match atom:
+            case FloorDiv(numerator, int() as by) if coefficient > 0 and coefficient % by == 0:
+                result = result + numerator * (coefficient // by)
+            case _:
+                result = result + of_atom(atom) * coefficient
+    return result
+
+
+def choose_layouts(
+    program: Program, block: int, ranges: Ranges
+) -> tuple[Program, tuple[Decision, ...]]:
+    """Give convolution chains channel blocks and halos; other buffers stay plain."""
+    wishes = _wishes(program, block, ranges)
+    free = _free_buffers(program)
+    _spread(program, wishes, free)
+    layouts: dict[str, Layout] = {}
+    decisions: list[Decision] = []
+    for buffer in program.buffers:
+        layout = _layout(buffer, wishes, free)
+        if layout is not None:
+            layouts[buffer.name] = layout
+            note = f"block {layout.block}, halo {layout.halo}"
+            decisions.append(Decision("layout", buffer.name, note, "read by convolutions"))
+    relaid = _apply(program, layouts)
+    return _copies(relaid, wishes, free), tuple(decisions)
+
+
+def _wishes(program: Program, block: int, ranges: Ranges) -> Wishes:
+    wishes = Wishes(block)
+    for launch in program.launches():
+        site = find_site(launch.kernel)
+        if not isinstance(site, Site) or not is_window(site):
+            continue
+        named = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+        source = launch.kernel.param(site.a.load.buffer)
+        halo = halo_of(site, source.shape, ranges)
+        if halo is None or source.dtype is not f32:
+            continue
+        channels = source.shape[CHANNELS]
+        dense = not site.batch and bool(site.cols)
+        depthwise = not site.cols and isinstance(channels, int)
+        wide = isinstance(channels, int) and channels >= FEWEST and (dense or depthwise)
+        wishes.want(named[source.name], halo, wide)
+        if wide or dense:
+            wishes.convolved.update(launch.writes())
+    return wishes
+
+
+def _free_buffers(program: Program) -> set[str]:
+    """Arena buffers of rank 3 to 5 that only launches touch, without aliases: they may take any layout."""
+    held: set[str] = set()
+
+    def visit(steps: tuple[Step, ...]) -> None:
+        for step in steps:
+            if isinstance(step, Launch):
+                if step.kernel.reinterprets:
+                    held.update(step.args)
+            else:
+                held.update(touched(step))
+
+    visit(program.steps)
+    aliased = {b.alias_of for b in program.buffers} | {
+        b.name for b in program.buffers if b.alias_of is not None
+    }
+    return {
+        b.name
+        for b in program.buffers
+        if b.kind is Kind.ARENA
+        and b.dtype is f32
+        and 3 <= len(b.shape) <= 5
+        and b.name not in held
+        and b.name not in aliased
+    }
+
+
+def _spread(program: Program, wishes: Wishes, free: set[str]) -> None:
+    """Blocks spread from convolutions' operands and results to what pointwise and window kernels join with them."""
+    shapes = {b.name: b.shape for b in program.buffers}
+    settled = {n for n in wishes.blocked | wishes.convolved if n in free and _blockable(shapes[n])}
+    changed = True
+    while changed:
+        changed = False
+        for launch in program.launches():
+            names = [a for a in launch.args if a in free and _blockable(shapes[a])]
+            if not any(name in settled for name in names):
+                continue
+            for name in names:
+                if name not in settled and _alike(shapes[name], [shapes[s] for s in names if s in settled]):
+                    settled.add(name)
+                    changed = True
+    wishes.blocked |= settled
+
+
+def _blockable(shape: tuple[Dim, ...]) -> bool:
+    channels = shape[CHANNELS]
+    return isinstance(channels, int) and channels >= FEWEST
+
+
+def _alike(shape: tuple[Dim, ...], others: list[tuple[Dim, ...]]) -> bool:
+    return any(len(other) == len(shape) and other[0] == shape[0] for other in others)
+
+
+def _layout(buffer: Buffer, wishes: Wishes, free: set[str]) -> Layout | None:
+    if buffer.name not in free:
+        return None
+    block = (CHANNELS, wishes.block) if buffer.name in wishes.blocked else None
+    halo = wishes.halos.get(buffer.name, ())
+    if not any(a or b for a, b in halo):
+        halo = ()
+    layout = Layout(block, halo)
+    return None if layout.plain else layout
+
+
+def _apply(program: Program, layouts: dict[str, Layout]) -> Program:
+    buffers = tuple(
+        replace(b, layout=layouts[b.name]) if b.name in layouts else b for b in program.buffers
+    )
+
+    def change(launch: Launch) -> Launch:
+        if not any(name in layouts for name in launch.args):
+            return launch
+        kernel = with_layouts(opened(launch), layouts)
+        return closed(kernel, launch)
+
+    return Program(program.name, buffers, program.steps).map_launches(change)
+
+
+def with_layouts(kernel: Kernel, layouts: dict[str, Layout]) -> Kernel:
+    """The kernel over other layouts; results with padding or halo get it zeroed first."""
+    params = tuple(replace(p, layout=layouts.get(p.name, p.layout)) for p in kernel.params)
+    zeros: list[Stmt] = []
+    for number, param in enumerate(params):
+        if param.access is not Access.IN and param.name in layouts:
+            zeros += zero_borders(param, f"z{number}")
+    return Kernel(params, (*kernel.body, *zeros), kernel.reinterprets)
+
+
+def zero_borders(param: Param, prefix: str) -> list[Stmt]:
+    """Loops that store zero to the halo and to the channels that only pad the last block."""
+    layout, shape = param.layout, param.shape
+    halo = list(layout.halo or ((0, 0),) * len(shape))
+    padded = [-before for before, _ in halo]
+    extents: list[Dim] = [e + before + after for e, (before, after) in zip(shape, halo, strict=True)]
+    zeros: list[Stmt] = []
+    regions: list[tuple[int, Dim, int]] = []
+    for axis, (before, after) in enumerate(halo):
+        if before:
+            regions.append((axis, -before, before))
+        if after:
+            regions.append((axis, shape[axis], after))
+    if layout.block is not None:
+        axis, size = layout.block
+        extra = -shape[axis] % size  # type: ignore[operator]
+        if isinstance(extra, int) and extra:
+            regions.append((axis, shape[axis], extra))
+    for number, (axis, first, count) in enumerate(regions):
+        names = [f"{prefix}_{number}_{k}" for k in range(len(shape))]
+        index: list[Dim] = [symbol(n) + low for n, low in zip(names, padded, strict=True)]
+        index[axis] = symbol(names[axis]) + first
+        body: tuple[Stmt, ...] = (Store(param.name, tuple(index), literal(0, param.dtype)),)
+        for k in reversed(range(len(shape))):
+            body = (Loop(names[k], count if k == axis else extents[k], body),)
+        zeros += body
+    return zeros
+
+
+def _copies(program: Program, wishes: Wishes, free: set[str]) -> Program:
+    """Give readers that want a halo or blocks on a buffer that must stay plain their own copy."""
+    buffers = list(program.buffers)
+    known = program.by_name()
+    made: dict[str, str] = {}
+    steps: list[Step] = []
+    for step in program.steps:
+        if isinstance(step, Launch):
+            step = _with_copy(step, wishes, free, known, made, buffers, steps)
+        steps.append(step)
+    return Program(program.name, tuple(buffers), tuple(steps))
+
+
+def _with_copy(
+    launch: Launch,
+    wishes: Wishes,
+    free: set[str],
+    known: dict[str, Buffer],
+    made: dict[str, str],
+    buffers: list[Buffer],
+    steps: list[Step],
+) -> Launch:
+    site = find_site(launch.kernel)
+    if not isinstance(site, Site) or not is_window(site):
+        return launch
+    named = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+    source = known[named[site.a.load.buffer]]
+    if source.name in free or source.name not in wishes.halos or source.kind is Kind.CONSTANT:
+        return launch
+    block = (CHANNELS, wishes.block) if source.name in wishes.blocked else None
+    layout = Layout(block, wishes.halos[source.name])
+    if layout.plain:
+        return launch
+    if source.name not in made:
+        name = f"{source.name}_laid"
+        fresh = Buffer(name, source.dtype, source.shape, layout=layout)
+        buffers.append(fresh)
+        steps.append(relayout(source, fresh))
+        made[source.name] = name
+    kernel = _reading(opened(launch), source.name, made[source.name], layout)
+    return closed(kernel, launch)
+
+
+def _reading(kernel: Kernel, old: str, new: str, layout: Layout) -> Kernel:
+    """The kernel reading its contraction operand from the copy."""
+    from_old = kernel.param(old)
+    site = find_site(kernel)
+    assert isinstance(site, Site)
+    body = _replace_operand(kernel.body, site.a.load, new)
+    params = (*kernel.params, replace(from_old, name=new, layout=layout))
+    return Kernel(_used(params, body), body)
+
+
+def _replace_operand(body: tuple[Stmt, ...], load: Load, new: str) -> tuple[Stmt, ...]:
+    return replace_loads(
+        body, lambda l: Load(new, l.index, l.dtype) if l is load else None
+    )
+
+
+def _used(params: tuple[Param, ...], body: tuple[Stmt, ...]) -> tuple[Param, ...]:
+    names = {load.buffer for load in all_loads(body)}
+    return tuple(p for p in params if p.access is not Access.IN or p.name in names)
+
+
+def relayout(source: Buffer, target: Buffer) -> Launch:
+    """The launch that copies a buffer into another layout, borders zeroed."""
+    index = tuple(symbol(f"i{k}") for k in range(len(source.shape)))
+    read = Param(source.name, source.dtype, source.shape, layout=source.layout)
+    write = Param(target.name, target.dtype, target.shape, Access.OUT, target.layout)
+    body: tuple[Stmt, ...] = (
+        Store(target.name, index, Load(source.name, index, source.dtype)),
+    )
+    for var, extent in zip(reversed(index), reversed(source.shape), strict=True):
+        body = (Loop(str(var), extent, body),)
+    kernel = Kernel((read, write), (*body, *zero_borders(write, "z")))
+    return closed(kernel, Launch(kernel, (), label="relayout"))
+
+

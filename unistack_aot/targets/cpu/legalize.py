@@ -1,0 +1,205 @@
+"""Turns every launch into what the host runs: packed contractions, blocked loops, roles. Not here: printing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from unistack_aot.aicf.op import ArrayData
+from unistack_aot.base.dtypes import f32
+from unistack_aot.base.symbolic import Dim, Ranges
+from unistack_aot.base.verdict import No
+from unistack_aot.mcir.canonical import canonical, closed, opened
+from unistack_aot.mcir.layout import Layout
+from unistack_aot.ir.scalar import Call, Scalar, transform
+from unistack_aot.mcir.nodes import Kernel, Param, Stmt
+from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
+from unistack_aot.mcir.transform import map_scalars
+from unistack_aot.schedule.contraction import Factor, Site, find_site, product
+from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
+from unistack_aot.schedule.layouts import halo_of, is_window
+from unistack_aot.schedule.panels import (
+    Blocks,
+    Depth,
+    depth_of,
+    pack_constant,
+    pack_kernel,
+    packed_shape,
+    tiled,
+)
+
+Array = NDArray[Any]
+
+
+@dataclass
+class Legalizer:
+    """One program on its way to the host: buffers and constants grow by packed operands."""
+
+    ranges: Ranges
+    buffers: dict[str, Buffer]
+    constants: dict[str, Array]
+    decided: dict[Kernel, Kernel] = field(default_factory=dict)
+
+    def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Every step of a block; packing launches precede their users."""
+        result: list[Step] = []
+        for step in steps:
+            match step:
+                case Launch():
+                    result.extend(self.launch(step))
+                case HostIf():
+                    then, otherwise = self.steps(step.then), self.steps(step.otherwise)
+                    result.append(replace(step, then=then, otherwise=otherwise))
+                case HostLoop():
+                    result.append(replace(step, body=self.steps(step.body)))
+                case _:
+                    result.append(step)
+        return tuple(result)
+
+    def launch(self, launch: Launch) -> list[Launch]:
+        """The launch with roles, preceded by the packing it needs."""
+        launch = without_covered_guards(launch, self.ranges)
+        kernel = opened(launch)
+        site = find_site(kernel)
+        packing: list[Launch] = []
+        if isinstance(site, Site):
+            tiles = self.contraction(launch, kernel, site)
+            if not isinstance(tiles, No):
+                packing, kernel = tiles
+        fresh = closed(kernel, launch)
+        return [*(self.roles(p) for p in packing), self.roles(fresh)]
+
+    def roles(self, launch: Launch) -> Launch:
+        """Loop roles of one launch; equal kernels are decided once."""
+        if launch.kernel not in self.decided:
+            found = assign_roles(launch.kernel, self.ranges, WideWorkers())
+            self.decided[launch.kernel] = canonical(found)
+        return replace(launch, kernel=self.decided[launch.kernel])
+
+    def contraction(
+        self, launch: Launch, kernel: Kernel, site: Site
+    ) -> tuple[list[Launch], Kernel] | No:
+        """Packed form of a contraction with its packing launch, if the tile instruction fits."""
+        site = self.oriented(kernel, site)
+        a, b = kernel.param(site.a.load.buffer), kernel.param(site.b.load.buffer)
+        if a.dtype is not f32 or site.acc.dtype is not f32 or not site.cols:
+            return No("the tile instruction takes f32")
+        if site.a.within is not None:
+            return No("the left operand has guarded elements")
+        depth = depth_of(site, a.layout, a.shape, self.ranges)
+        if isinstance(depth, No):
+            return depth
+        if depth.run == 0:
+            return No("the contiguous run has no constant length")
+        if isinstance(size := product(site.cols), int) and size < 4:
+            return No("too few columns for a panel")
+        packed = self.packed(site, depth, a.layout, b)
+        packing: list[Launch] = []
+        if packed is None:
+            packed = self.run_time_packing(site, depth, a.layout, b, launch, packing)
+        blocks = choose_blocks(site, depth)
+        return packing, tiled(kernel, site, depth, a.layout, packed, blocks, self.ranges)
+
+    def oriented(self, kernel: Kernel, site: Site) -> Site:
+        """Constants, or else the operand that holds the result's last axis, go to the right (packed) side."""
+        left, right = (self.buffers[f.load.buffer].kind for f in (site.a, site.b))
+        if left is Kind.CONSTANT and right is not Kind.CONSTANT:
+            return site.swapped()
+        return site
+
+    def packed(self, site: Site, depth: Depth, layout: Layout, b: Param) -> str | None:
+        """The buffer of a constant operand packed at compile time; None if it is no constant."""
+        buffer = self.buffers[b.name]
+        if buffer.kind is not Kind.CONSTANT or buffer.constant is None:
+            return None
+        array = pack_constant(site, depth, layout, self.constants[buffer.constant])
+        return None if array is None else self.constant(array)
+
+    def constant(self, array: Array) -> str:
+        """A constant buffer with this content."""
+        data = ArrayData.of(array)
+        name = f"k_{data.digest[:16]}"
+        if name not in self.buffers:
+            shape = tuple(int(n) for n in array.shape)
+            self.buffers[name] = Buffer(name, f32, shape, Kind.CONSTANT, constant=data.digest)
+            self.constants[data.digest] = data.array
+        return name
+
+    def run_time_packing(
+        self,
+        site: Site,
+        depth: Depth,
+        layout: Layout,
+        b: Param,
+        launch: Launch,
+        packing: list[Launch],
+    ) -> str:
+        """A fresh buffer for the packed operand, and the launch that fills it."""
+        name = f"p{len(self.buffers)}"
+        self.buffers[name] = Buffer(name, f32, packed_shape(site, depth))
+        kernel = pack_kernel(site, depth, layout, b)
+        like = Launch(kernel, (b.name, name), launch.origins, "pack")
+        packing.append(closed(opened(like), like))
+        return name
+
+
+def without_covered_guards(launch: Launch, ranges: Ranges) -> Launch:
+    """Drop the bounds of a window operand where the layout's halo holds the zeros they would give."""
+    kernel = launch.kernel
+    site = find_site(kernel)
+    if not isinstance(site, Site) or not is_window(site) or site.a.within is None:
+        return launch
+    param = kernel.param(site.a.load.buffer)
+    wanted = halo_of(site, param.shape, ranges)
+    held = param.layout.halo or ((0, 0),) * len(param.shape)
+    if wanted is None or any(
+        a > c or b > d for (a, b), (c, d) in zip(wanted, held, strict=True)
+    ):
+        return launch
+    return replace(launch, kernel=kernel.with_body(unguarded(kernel, site.a)))
+
+
+def unguarded(kernel: Kernel, factor: Factor) -> tuple[Stmt, ...]:
+    """The body with `where(within, load, 0)` replaced by the load."""
+
+    def change(value: Scalar) -> Scalar | None:
+        if isinstance(value, Call) and value.fn == "where" and value.args[0] is factor.within:
+            return value.args[1]
+        return None
+
+    return map_scalars(kernel.body, lambda v: transform(v, change))
+
+
+def choose_blocks(site: Site, depth: Depth) -> Blocks:
+    """Task and block sizes from the extents: enough tasks to share, B blocks in L1, A blocks in L2."""
+    rows, cols, deep = (_number(product(x)) for x in (site.rows, site.cols, depth.axes))
+    panels = -(-cols // 16)
+    run = depth.run
+    depth_block = 0 if deep <= 512 else max(run, 256 // run * run)
+    row_block = min(rows, 96)
+    panel_group = max(1, min(panels, 16))
+    batch = _number(product(site.batch))
+    wanted = max(1, 16 // max(1, batch))
+    if rows >= 24 * wanted:
+        return Blocks(_ceil(rows, wanted), panels, row_block, panel_group, depth_block)
+    if rows >= 96 and panels < wanted:
+        return Blocks(_ceil(rows, 4), _ceil(panels, 4), row_block, panel_group, depth_block)
+    return Blocks(max(rows, 1), _ceil(panels, min(panels, wanted)), row_block, panel_group, depth_block)
+
+
+def _number(value: Dim) -> int:
+    return value if isinstance(value, int) else 1024
+
+
+def _ceil(total: int, parts: int) -> int:
+    return -(-total // parts)
+
+
+def legalize(program: Program, constants: dict[str, Array], ranges: Ranges) -> tuple[Program, dict[str, Array]]:
+    """The whole program for the host, and its constants including packed ones."""
+    work = Legalizer(ranges, program.by_name(), dict(constants))
+    steps = work.steps(program.steps)
+    return Program(program.name, tuple(work.buffers.values()), steps), work.constants
+

@@ -15,6 +15,7 @@ from unistack_aot.mcir.monoids import MONOIDS, Monoid
 from unistack_aot.mcir.nodes import (
     Contract,
     Drain,
+    Fill,
     Fold,
     Kernel,
     Let,
@@ -46,7 +47,7 @@ class TargetPrinter(Protocol):
         ...
 
     def tile(
-        self, stmt: Tile | Contract | Drain | Stream | Sync, writer: KernelWriter
+        self, stmt: Tile | Fill | Contract | Drain | Stream | Sync, writer: KernelWriter
     ) -> tuple[CNode, ...]:
         """A tile statement."""
         ...
@@ -88,7 +89,7 @@ class KernelWriter:
                 )
             case When():
                 return self.when(stmt)
-            case Tile() | Contract() | Drain() | Stream() | Sync():
+            case Tile() | Fill() | Contract() | Drain() | Stream() | Sync():
                 return self.target.tile(stmt, self)
             case _:
                 assert_never(stmt)
@@ -249,6 +250,10 @@ def dimensions(kernel: Kernel) -> tuple[str, ...]:
                 views = (stmt.a, stmt.b)
                 found |= {n for v in views for e in v.index for n in symbols(e)}
                 found |= {n for axis in stmt.depth for n in symbols(axis.extent)}
+            case Fill():
+                found |= {n for e in stmt.source.index for n in symbols(e)}
+                spans = (stmt.rows, stmt.cols)
+                found |= {n for s in spans for e in (s.first, s.extent) for n in symbols(e)}
             case _:
                 pass
     return tuple(sorted(found - set(bound_vars(kernel.body))))

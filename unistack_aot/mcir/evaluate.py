@@ -26,6 +26,7 @@ from unistack_aot.mcir.nodes import (
     Axis,
     Contract,
     Drain,
+    Fill,
     Fold,
     Kernel,
     Let,
@@ -103,6 +104,8 @@ def _run(body: Iterable[Stmt], scope: Scope) -> None:
                     _run(stmt.body, scope.bind(stmt.var, np.asarray(start, np.int64)))
             case Tile():
                 _declare(stmt, scope)
+            case Fill():
+                _fill(stmt, scope)
             case Contract():
                 _contract(stmt, scope)
             case Drain():
@@ -154,6 +157,9 @@ def _volume(body: Iterable[Stmt], scope: Scope) -> int:
             case Drain():
                 area = _extent(stmt.rows.extent, scope) * _extent(stmt.cols.extent, scope)
                 largest = max(largest, area * _volume(stmt.body, scope))
+            case Fill():
+                area = _extent(stmt.rows.extent, scope) * _extent(stmt.cols.extent, scope)
+                largest = max(largest, area)
             case Let() | Store() | Tile() | Sync():
                 pass
             case _:
@@ -297,6 +303,20 @@ def _operand(view: View, scope: Scope) -> Array:
     memory = inner.memories[view.buffer]
     value = memory.data[memory.index(view.buffer, view.index, inner)]
     return value if inside is None else np.where(inside, value, np.zeros((), value.dtype))
+
+
+def _fill(stmt: Fill, scope: Scope) -> None:
+    """Zero the tile, then set the elements of both spans."""
+    memory = scope.memories[stmt.tile]
+    memory.data[...] = np.zeros((), memory.data.dtype)
+    tile = _push_span(_push_span(scope, stmt.rows), stmt.cols)
+    value = np.broadcast_to(_operand(stmt.source, tile), tile.grid)
+    index = memory.index(stmt.tile, (), tile, _places(stmt.rows, stmt.cols, tile))
+    everywhere = tuple(np.broadcast_to(i, tile.grid) for i in index)
+    if tile.mask is not None:
+        mask = np.broadcast_to(tile.mask, tile.grid)
+        everywhere, value = tuple(i[mask] for i in everywhere), value[mask]
+    memory.data[everywhere] = value
 
 
 def _contract(stmt: Contract, scope: Scope) -> None:

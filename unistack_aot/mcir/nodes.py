@@ -171,6 +171,20 @@ class Contract:
 
 
 @dataclass(frozen=True, slots=True)
+class Fill:
+    """All workers of a unit fill near tile `tile` together: element [i, j] is `source` at rows.first + i, cols.first + j.
+
+    Elements of the tile outside both spans, or where `source.within` fails, become zero. The copy may be under way until
+    the next Sync.
+    """
+
+    tile: str
+    rows: Span
+    cols: Span
+    source: View
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """For each element of register tile `acc`: bind `rows.var`, `cols.var`, `value` to it, and run `body`."""
 
@@ -195,7 +209,7 @@ class Sync:
     """All workers of a unit wait for each other; earlier NEAR writes are visible afterwards."""
 
 
-Stmt: TypeAlias = Let | Store | Fold | Loop | Stream | Tile | Contract | Drain | When | Sync
+Stmt: TypeAlias = Let | Store | Fold | Loop | Stream | Tile | Fill | Contract | Drain | When | Sync
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +217,13 @@ class Kernel:
     """A function over buffers. `params` lists results after inputs; dimension symbols in shapes are implicit arguments.
 
     `reinterprets`: the only result is the only input's memory under another shape (so it may alias instead of copy).
+    `group`: how many threads of one unit run its GROUP and LANE loops together; 0 where the machine has no such groups.
     """
 
     params: tuple[Param, ...]
     body: tuple[Stmt, ...]
     reinterprets: bool = False
+    group: int = 0
 
     @property
     def inputs(self) -> tuple[Param, ...]:

@@ -21,6 +21,7 @@ from unistack_aot.mcir.nodes import (
     Axis,
     Contract,
     Drain,
+    Fill,
     Fold,
     Kernel,
     Let,
@@ -45,7 +46,7 @@ def children(stmt: Stmt) -> tuple[Body, ...]:
             return (stmt.body,)
         case When():
             return stmt.body, stmt.otherwise
-        case Let() | Store() | Tile() | Contract() | Sync():
+        case Let() | Store() | Tile() | Fill() | Contract() | Sync():
             return ()
         case _:
             assert_never(stmt)
@@ -66,7 +67,7 @@ def with_children(stmt: Stmt, bodies: tuple[Body, ...]) -> Stmt:
             return replace(stmt, body=bodies[0])
         case When():
             return replace(stmt, body=bodies[0], otherwise=bodies[1])
-        case Let() | Store() | Tile() | Contract() | Sync():
+        case Let() | Store() | Tile() | Fill() | Contract() | Sync():
             return stmt
         case _:
             assert_never(stmt)
@@ -101,6 +102,8 @@ def scalars(stmt: Stmt) -> tuple[Scalar, ...]:
             return (stmt.condition,)
         case Contract():
             return tuple(v.within for v in (stmt.a, stmt.b) if v.within is not None)
+        case Fill():
+            return () if stmt.source.within is None else (stmt.source.within,)
         case Loop() | Stream() | Tile() | Drain() | Sync():
             return ()
         case _:
@@ -129,6 +132,8 @@ def map_scalars(body: Body, change: Callable[[Scalar], Scalar]) -> Body:
                 return replace(stmt, condition=change(stmt.condition))
             case Contract():
                 return replace(stmt, a=view(stmt.a), b=view(stmt.b))
+            case Fill():
+                return replace(stmt, source=view(stmt.source))
             case _:
                 return None
 
@@ -169,6 +174,11 @@ def rename_buffers(body: Body, names: Mapping[str, str]) -> Body:
                     a=replace(stmt.a, buffer=names.get(stmt.a.buffer, stmt.a.buffer)),
                     b=replace(stmt.b, buffer=names.get(stmt.b.buffer, stmt.b.buffer)),
                 )
+            case Fill():
+                source = replace(
+                    stmt.source, buffer=names.get(stmt.source.buffer, stmt.source.buffer)
+                )
+                return replace(stmt, tile=names.get(stmt.tile, stmt.tile), source=source)
             case _:
                 return None
 
@@ -207,6 +217,9 @@ def substitute_vars(body: Body, env: Mapping[str, IndexEntry]) -> Body:
                 )
             case Drain():
                 return replace(stmt, rows=_span(stmt.rows, dims), cols=_span(stmt.cols, dims))
+            case Fill():
+                spans = (_span(stmt.rows, dims), _span(stmt.cols, dims))
+                return Fill(stmt.tile, *spans, _view(stmt.source, dims))
             case _:
                 return None
 
@@ -246,6 +259,8 @@ def bound_vars(body: Body) -> tuple[str, ...]:
                 names += [stmt.rows.var, stmt.cols.var, stmt.value]
             case Contract():
                 names += [stmt.rows.var, stmt.cols.var, *(a.var for a in stmt.depth)]
+            case Fill():
+                names += [stmt.rows.var, stmt.cols.var]
             case Store() | When() | Sync():
                 pass
             case _:
@@ -288,6 +303,13 @@ def rename_bound(body: Body, names: Mapping[str, str]) -> Body:
                     rows=span(stmt.rows),
                     cols=span(stmt.cols),
                     depth=tuple(axis(a) for a in stmt.depth),
+                )
+            case Fill():
+                return replace(
+                    stmt,
+                    rows=span(stmt.rows),
+                    cols=span(stmt.cols),
+                    source=_renamed(stmt.source, names),
                 )
             case When() | Sync():
                 return None

@@ -7,6 +7,7 @@
 #include "matrix.cuh"
 #include "memory.cuh"
 #include "mma.cuh"
+#include "names.cuh"
 #include "platform.cuh"
 #include "reduce.cuh"
 #include "tile.cuh"

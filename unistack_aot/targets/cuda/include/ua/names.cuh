@@ -1,0 +1,121 @@
+// Names that printed scalar and index expressions use. Not here: the mathematics behind them (math.cuh).
+//
+// floor_div, floor_mod, min_index, max_index    index arithmetic; division rounds towards minus infinity
+// int_div, int_mod, int_fmod, int_pow, ...      integer functions with ONNX's meaning
+// combine_add(p, v), combine_mul, _min, _max    read-modify-write of device memory that other threads may change too
+#pragma once
+#include "math.cuh"
+
+namespace ua {
+
+template <class T, class U>
+UA_DEVICE auto floor_div(T a, U b) {
+    const auto q = a / b;
+    return q - ((a % b != 0) & ((a < 0) != (b < 0)));
+}
+template <class T, class U>
+UA_DEVICE auto floor_mod(T a, U b) {
+    const auto r = a % b;
+    return r + (((r != 0) & ((r < 0) != (b < 0))) ? b : 0);
+}
+template <class T, class U>
+UA_DEVICE auto min_index(T a, U b) {
+    return a < b ? a : b;
+}
+template <class T, class U>
+UA_DEVICE auto max_index(T a, U b) {
+    return a > b ? a : b;
+}
+
+template <class T>
+UA_DEVICE T int_div(T a, T b) { return divide(a, b); }
+template <class T>
+UA_DEVICE T int_mod(T a, T b) { return mod(a, b); }
+template <class T>
+UA_DEVICE T int_fmod(T a, T b) { return fmod(a, b); }
+template <class T>
+UA_DEVICE T int_pow(T a, T b) { return pow(a, b); }
+template <class T>
+UA_DEVICE T int_abs(T a) { return abs(a); }
+template <class T>
+UA_DEVICE T int_sign(T a) { return sign(a); }
+template <class T>
+UA_DEVICE T int_min(T a, T b) { return a < b ? a : b; }
+template <class T>
+UA_DEVICE T int_max(T a, T b) { return a > b ? a : b; }
+
+template <class T>
+UA_DEVICE T minimum(T a, T b) { return min(a, b); }
+template <class T>
+UA_DEVICE T maximum(T a, T b) { return max(a, b); }
+template <class T>
+UA_DEVICE bool isnan(T x) { return is_nan(x); }
+template <class T>
+UA_DEVICE bool isinf(T x) { return is_inf(x); }
+
+UA_DEVICE float nan() { return bit_cast<float>(0x7fc00000u); }
+UA_DEVICE float infinity() { return bit_cast<float>(0x7f800000u); }
+
+namespace detail {
+
+// Compare-and-swap of the 4- or 8-byte word around an element of any size up to that.
+template <class T, class Change>
+UA_DEVICE void exchange(T* place, Change change) {
+    if constexpr (sizeof(T) == 8) {
+        auto* word = reinterpret_cast<unsigned long long*>(place);
+        unsigned long long seen = *word, tried;
+        do {
+            tried = seen;
+            seen = atomicCAS(word, tried, bit_cast<unsigned long long>(change(bit_cast<T>(tried))));
+        } while (seen != tried);
+    } else if constexpr (sizeof(T) == 4) {
+        auto* word = reinterpret_cast<unsigned*>(place);
+        unsigned seen = *word, tried;
+        do {
+            tried = seen;
+            seen = atomicCAS(word, tried, bit_cast<unsigned>(change(bit_cast<T>(tried))));
+        } while (seen != tried);
+    } else {
+        const auto address = reinterpret_cast<uintptr_t>(place);
+        auto* word = reinterpret_cast<unsigned*>(address & ~static_cast<uintptr_t>(3));
+        const int inside = static_cast<int>(address & 3);
+        unsigned seen = *word, tried, next;
+        do {
+            tried = next = seen;
+            T value;
+            memcpy(&value, reinterpret_cast<const char*>(&tried) + inside, sizeof(T));
+            value = change(value);
+            memcpy(reinterpret_cast<char*>(&next) + inside, &value, sizeof(T));
+            seen = atomicCAS(word, tried, next);
+        } while (seen != tried);
+    }
+}
+
+UA_DEVICE float arithmetic(f16 value) { return widen(value); }
+UA_DEVICE float arithmetic(bf16 value) { return widen(value); }
+template <class T>
+UA_DEVICE T arithmetic(T value) { return value; }
+
+}  // namespace detail
+
+template <class T>
+UA_DEVICE void combine_add(T* place, T value) {
+    detail::exchange(place, [=](T old) { return cast<T>(detail::arithmetic(old) + detail::arithmetic(value)); });
+}
+UA_DEVICE void combine_add(float* place, float value) { atomicAdd(place, value); }
+UA_DEVICE void combine_add(double* place, double value) { atomicAdd(place, value); }
+UA_DEVICE void combine_add(int* place, int value) { atomicAdd(place, value); }
+template <class T>
+UA_DEVICE void combine_mul(T* place, T value) {
+    detail::exchange(place, [=](T old) { return cast<T>(detail::arithmetic(old) * detail::arithmetic(value)); });
+}
+template <class T>
+UA_DEVICE void combine_min(T* place, T value) {
+    detail::exchange(place, [=](T old) { return cast<T>(min(detail::arithmetic(old), detail::arithmetic(value))); });
+}
+template <class T>
+UA_DEVICE void combine_max(T* place, T value) {
+    detail::exchange(place, [=](T old) { return cast<T>(max(detail::arithmetic(old), detail::arithmetic(value))); });
+}
+
+}  // namespace ua

@@ -511,7 +511,45 @@ QUANT = [
     ),
 ]
 
-ALL = [*UNARY, *BINARY, *ACTIVATION, *REDUCE, *POOL, *NORMAL, *CONTRACT, *CONVOLVE, *QUANT]
+HEADS = [
+    case("Attention", "f32[1,2,3,4], f32[1,2,5,4], f32[1,2,5,6]", 23),
+    case("Attention", "f32[2,4,3,4], f32[2,2,5,4], f32[2,2,5,4]", 23, scale=0.3),
+    case("Attention", "f32[1,2,4,8], f32[1,2,4,8], f32[1,2,4,8]", 23, is_causal=1),
+    case("Attention", "f32[1,2,4,8], f32[1,2,4,8], f32[1,2,4,8], f32[4,4]", 23),
+    case(
+        "Attention",
+        "f32[1,2,4,8], f32[1,2,4,8], f32[1,2,4,8]",
+        23,
+        constants={3: np.tril(np.ones((4, 4), bool))},
+    ),
+    case("Attention", "f32[2,3,8], f32[2,5,8], f32[2,5,8]", 23, q_num_heads=2, kv_num_heads=2),
+    case(
+        "Attention",
+        "f32[1,2,3,4], f32[1,2,3,4], f32[1,2,3,4], f32[1,2,2,4], f32[1,2,2,4]",
+        23,
+        constants={3: np.zeros((3, 5), np.float32)},
+        outputs=3,
+        is_causal=1,
+    ),
+    case("RotaryEmbedding", "f32[2,3,4,8], f32[2,4,4], f32[2,4,4]", 23),
+    case("RotaryEmbedding", "f32[2,3,4,8], f32[2,4,4], f32[2,4,4]", 23, interleaved=1),
+    case(
+        "RotaryEmbedding",
+        "f32[2,3,4,8], f32[9,4], f32[9,4], i64[2,4]",
+        23,
+        fill=("normal", "normal", "normal", "count"),
+    ),
+    case(
+        "RotaryEmbedding",
+        "f32[2,4,24], f32[9,2], f32[9,2], i64[2,4]",
+        23,
+        fill=("normal", "normal", "normal", "count"),
+        num_heads=3,
+        rotary_embedding_dim=4,
+    ),
+]
+
+ALL = [*UNARY, *BINARY, *ACTIVATION, *REDUCE, *POOL, *NORMAL, *CONTRACT, *CONVOLVE, *QUANT, *HEADS]
 
 
 @pytest.mark.parametrize("given", ALL, ids=[f"{k}-{c}" for k, c in enumerate(ALL)])

@@ -35,6 +35,7 @@ FAMILIES = (
     "attention",
     "einsum",
     "quant",
+    "heads",
 )
 
 for _family in FAMILIES:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import onnx
+import onnx.defs
 from onnx import AttributeProto
 
 from unistack_aot.aicf.graph import Graph, Origins
@@ -146,6 +148,7 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
         return absent
     if poisoned:
         return absent
+    _check_arity(domain, proto, version, label)
     try:
         call = OnnxCall(
             proto.op_type,
@@ -174,6 +177,28 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
             at=label,
             hint="operands do not fit the operator; check the model with onnx.checker",
         ) from fault
+
+
+def _check_arity(domain: str, proto: onnx.NodeProto, version: int, label: str) -> None:
+    least, most = _arity(domain, proto.op_type, version)
+    given = len(proto.input)
+    if not least <= given <= most:
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        raise BadModel(
+            f"{proto.op_type}({version}) with {given} inputs, it takes {wanted}",
+            at=label,
+            hint="the model is malformed; export it again",
+        )
+
+
+@lru_cache(1 << 12)
+def _arity(domain: str, op_type: str, version: int) -> tuple[int, int]:
+    """How many inputs an operator takes, by the ONNX schema; anything for unknown ones."""
+    try:
+        schema = onnx.defs.get_schema(op_type, version, domain)
+    except onnx.defs.SchemaError:
+        return 0, 1 << 31
+    return schema.min_input, schema.max_input
 
 
 def _disagreement(

@@ -11,30 +11,14 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
-from unistack_aot.base import dtypes
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.errors import BadModel, Unsupported
-
-_DTYPES: dict[int, DType] = {
-    TensorProto.FLOAT: dtypes.f32,
-    TensorProto.DOUBLE: dtypes.f64,
-    TensorProto.FLOAT16: dtypes.f16,
-    TensorProto.BFLOAT16: dtypes.bf16,
-    TensorProto.INT8: dtypes.i8,
-    TensorProto.INT16: dtypes.i16,
-    TensorProto.INT32: dtypes.i32,
-    TensorProto.INT64: dtypes.i64,
-    TensorProto.UINT8: dtypes.u8,
-    TensorProto.UINT16: dtypes.u16,
-    TensorProto.UINT32: dtypes.u32,
-    TensorProto.UINT64: dtypes.u64,
-    TensorProto.BOOL: dtypes.bool_,
-}
+from unistack_aot.ops.convert import ELEMENT_TYPES
 
 
 def element_type(number: int, at: str) -> DType:
     """The element type of an ONNX data type number; Unsupported if kernels have none like it."""
-    found = _DTYPES.get(number)
+    found = ELEMENT_TYPES.get(number)
     if found is None:
         name = TensorProto.DataType.Name(number) if number in _NUMBERS else str(number)
         raise Unsupported(

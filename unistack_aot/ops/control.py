@@ -18,7 +18,7 @@ from unistack_aot.aicf.op import Array, Input, Op, tensor
 from unistack_aot.aicf.types import TensorType, TupleType, Type
 from unistack_aot.base.dtypes import bool_, dtype_of, f64, i64
 from unistack_aot.base.errors import IRError
-from unistack_aot.base.symbolic import Dim
+from unistack_aot.base.symbolic import Dim, symbols
 from unistack_aot.ops.core import constant, item
 from unistack_aot.ops.known import known_dims, known_value
 from unistack_aot.ops.onnx import OnnxCall, Subgraph, onnx
@@ -99,12 +99,11 @@ class If(Op):
 
 @dataclass(frozen=True)
 class Loop(Op):
-    """Repeat `body(iteration, condition, carried..., outer...)`, which gives (condition, carried...,
-    stacked...).
+    """Repeat `body(iteration, condition, carried..., outer...)`: (condition, carried..., rows...).
 
     Arguments: the number of trips (i64 scalar), the first condition (bool scalar), `carried`
-    initial values, outer values. `trips` is the number where it is known: only then may results be stacked
-    along a new first axis. Results: final carried values, then stacked ones.
+    initial values, outer values. `trips` is the number where it is known: only then may results be
+    stacked along a new first axis. Results: final carried values, then stacked ones.
     """
 
     body: Graph
@@ -228,9 +227,11 @@ def import_if(call: OnnxCall) -> list[Node]:
     no, outer_no = otherwise.build(())
     mismatch = _mismatch(yes, no)
     if mismatch:
+        dims = [d for g in (yes, no) for node in g.results for d in node.tensor.shape]
+        names = sorted({name for dim in dims for name in symbols(dim)})
         raise call.refuse(
             f"whose branches give {mismatch}",
-            "fix the dimensions so that the condition is known, or make the results agree",
+            f"declare a size for {' or '.join(names) or 'its inputs'}, so that it is known",
         )
     return results_of(Node(If(yes, no), (_scalar(call.arg(0)), *outer_yes, *outer_no)))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import numpy as np
@@ -164,7 +165,7 @@ class Pointwise(MapOp, abstract=True):
     def infer(self, *types: Type) -> Type:
         """Broadcast shape; dtype of the formula."""
         operands = [tensor(t, self.name) for t in types]
-        dtype = self.formula([t.dtype for t in operands]).dtype
+        dtype = _result_dtype(self, tuple(t.dtype for t in operands))
         return TensorType(dtype, broadcast([t.shape for t in operands]))
 
     def reference(self, *arrays: Array) -> Array:
@@ -185,6 +186,12 @@ class Pointwise(MapOp, abstract=True):
         """The formula over the operands' elements."""
         values = tuple(x(*broadcast_index(x.shape, index)) for x in operands)
         return apply_formula(self.formula([x.dtype for x in operands]), values)
+
+
+@lru_cache(1 << 14)
+def _result_dtype(op: Pointwise, dtypes: tuple[DType, ...]) -> DType:
+    """The formula's dtype; tracing a formula costs more than all else in building a node."""
+    return op.formula(dtypes).dtype
 
 
 def _narrow(dtype: DType) -> bool:

@@ -1,34 +1,60 @@
 """THE ordered list of passes from an ONNX model to a package; read this page first.
 
-    import -> rules -> lower -> [per target: schedule -> print -> build] -> package
+import -> rules -> lower -> [per target: schedule -> print -> build] -> package
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import TypeVar
-
-import onnx
+from typing import Protocol, TypeVar
 
 from unistack_aot.aicf.graph import Graph
+from unistack_aot.aicf.op import Input
 from unistack_aot.aicf.types import TensorType
 from unistack_aot.artifact import manifest
 from unistack_aot.artifact.tensors import TensorFile
 from unistack_aot.artifact.writer import Written, write_package
-from unistack_aot.base.options import DimRequest, Options, dim_ranges
+from unistack_aot.base.options import DimRange, DimRequest, Options, dim_ranges
 from unistack_aot.base.symbolic import Ranges, text
 from unistack_aot.lower.driver import lower_graph
 from unistack_aot.mcir.program import Kind, Program
 from unistack_aot.onnx_in import Imported, import_model
+from unistack_aot.onnx_in.read import Model
+from unistack_aot.rules import RuleReport, apply_rules
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Constants, Progress, Request, Target
 
 VERSION = "0.1.0"
+UNBOUNDED = 1 << 31
+"""The greatest extent written for a dimension without a declared bound."""
 T = TypeVar("T")
+
+
+class Watch(Protocol):
+    """Sees the result of each named stage, and gives what goes on: the same, or a replacement."""
+
+    def __call__(self, stage: str, value: T, /) -> T: ...
+
+
+@dataclass(frozen=True, slots=True)
+class GoldenSet:
+    """Recorded runs for the package's self-test, their files by member name, and a remark."""
+
+    entries: tuple[manifest.Golden, ...] = ()
+    files: Mapping[str, TensorFile] = field(default_factory=dict[str, TensorFile])
+    remark: str = ""
+
+
+GoldenMaker = Callable[[Imported], GoldenSet]
+
+
+def unwatched(stage: str, value: T, /) -> T:
+    """Watches nothing."""
+    return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +74,10 @@ class Report:
     model: str
     onnx_nodes: int
     aicf_nodes: int
+    rules: RuleReport
+    opset: int
     variants: tuple[VariantReport, ...]
+    golden: str
     written: Written
     seconds: Mapping[str, float]
 
@@ -63,34 +92,76 @@ class Built:
     report: VariantReport
 
 
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """Who looks on: `progress` counts tool runs, `watch` sees stages, `golden` records runs."""
+
+    progress: Progress = lambda name, done, total: None
+    watch: Watch = unwatched
+    golden: GoldenMaker | None = None
+
+
 def compile_model(
-    model: str | Path | bytes | onnx.ModelProto,
+    model: Model,
     output: str | Path,
     targets: Sequence[str] = ("cpu",),
     dims: Mapping[str, DimRequest] | None = None,
     precision: str = "f32",
-    progress: Progress = lambda name, done, total: None,
+    hooks: Hooks = Hooks(),
 ) -> Report:
     """Compile a model into one package file.
 
-    `targets` as in "cpu", "cpu:x86-64-v3"; `dims` bounds symbolic dimensions: {"batch": (1, 8)}. Raises UnistackError
-    subclasses for every user's mistake; nothing is written then.
+    `targets` as in "cpu:x86-64-v3"; `dims` bounds symbolic dimensions: {"batch": (1, 8)}. Raises
+    UnistackError subclasses for every user's mistake; nothing is written then.
     """
-    clock = Clock()
     options = Options(targets=tuple(targets), dims=dim_ranges(dims or {}), precision=precision)  # type: ignore[arg-type]
-    requests = [request for written in targets for request in _requests(written, options)]
+    requests = requested(options)
+    clock = Clock()
     imported = clock.time("import", lambda: import_model(model, _declared(options)))
-    graph = clock.time("rules", lambda: imported.graph)
-    naive, constants = clock.time("lower", lambda: lower_graph(graph, imported.origins))
-    ranges: Ranges = {name: bound for name, bound in imported.ranges.items()}
+    return compile_imported(imported, output, options, requests, hooks, clock)
+
+
+def compile_imported(
+    imported: Imported,
+    output: str | Path,
+    options: Options,
+    requests: Sequence[tuple[Target, str, str]],
+    hooks: Hooks,
+    clock: Clock,
+) -> Report:
+    """Everything after the import: rules, lowering, each target, the package."""
+    imported = hooks.watch("imported", imported)
+    graph, fired = clock.time("rules", lambda: apply_rules(imported.graph, imported.origins))
+    graph = hooks.watch("rules", graph)
+    lowered = clock.time("lower", lambda: lower_graph(graph, imported.origins))
+    naive, constants = hooks.watch("lowered", lowered)
+    ranges: Ranges = dict(imported.ranges.items())
     built = [
-        _variant(target, Request(name, level, options.precision, ranges), naive, constants, graph, progress)
+        _variant(
+            target, Request(name, level, options.precision, ranges), naive, constants, graph, hooks
+        )
         for target, name, level in requests
     ]
-    written = clock.time("write", lambda: _write(Path(output), imported, graph, built, options))
-    nodes = sum(1 for _ in graph.nodes())
-    reports = tuple(b.report for b in built)
-    return Report(imported.name, imported.report.onnx_nodes, nodes, reports, written, clock.seconds)
+    make = hooks.golden
+    golden = GoldenSet() if make is None else clock.time("golden", lambda: make(imported))
+    written = clock.time(
+        "write", lambda: _write(Path(output), imported, graph, built, golden, options)
+    )
+    return Report(
+        imported.name,
+        imported.report.onnx_nodes,
+        sum(1 for _ in graph.nodes()),
+        fired,
+        max(
+            opset
+            for domain, opset in imported.opsets.items()
+            if not domain or len(imported.opsets) == 1
+        ),
+        tuple(b.report for b in built),
+        golden.remark,
+        written,
+        clock.seconds,
+    )
 
 
 class Clock:
@@ -107,9 +178,13 @@ class Clock:
         return result
 
 
-def _requests(written: str, options: Options) -> list[tuple[Target, str, str]]:
-    target, level = split_name(written)
-    return [(target, f"{target.name}:{found}", found) for found in target.levels(level)]
+def requested(options: Options) -> list[tuple[Target, str, str]]:
+    """Target, full name and level of each variant; errors name what is unknown or missing."""
+    found: list[tuple[Target, str, str]] = []
+    for written in options.targets:
+        target, level = split_name(written)
+        found += [(target, f"{target.name}:{each}", each) for each in target.levels(level)]
+    return list({name: (target, name, level) for target, name, level in found}.values())
 
 
 def _declared(options: Options) -> dict[str, int | tuple[int, ...]]:
@@ -125,16 +200,19 @@ def _variant(
     naive: Program,
     constants: Constants,
     graph: Graph,
-    progress: Progress,
+    hooks: Hooks,
 ) -> Built:
     start = perf_counter()
     scheduled = target.schedule(naive, constants, request)
+    scheduled = hooks.watch(f"scheduled {request.name}", scheduled)
     dims = {name: number for number, name in enumerate(request.ranges)}
     source = target.emit(scheduled.program, request, signature_keys(graph, scheduled.program), dims)
-    code = target.build(source, request, progress)
+    source = hooks.watch(f"source {request.name}", source)
+    code = target.build(source, request, hooks.progress)
+    hooks.watch(f"code {request.name}", code)
     used = {b.key for b in source.buffers if b.kind == "constant"}
     kept = {key: array for key, array in scheduled.constants.items() if key in used}
-    member = f"{request.name.replace(':', '/')}{'.so' if target.name == 'cpu' else '.cubin'}"
+    member = f"{request.name.replace(':', '/')}{target.suffix}"
     variant = manifest.Variant(
         target=request.name,
         code=member,
@@ -153,7 +231,7 @@ def signature_keys(graph: Graph, program: Program) -> dict[str, str]:
     """The signature's names of input and output buffers."""
     inputs = [b.name for b in program.buffers if b.kind is Kind.INPUT]
     outputs = [b.name for b in program.buffers if b.kind is Kind.OUTPUT]
-    labels = [getattr(node.op, "label") for node in graph.inputs]
+    labels = [node.op.label for node in graph.inputs if isinstance(node.op, Input)]
     names = [name for name, _ in graph.outputs]
     return dict(zip((*inputs, *outputs), (*labels, *names), strict=True))
 
@@ -162,15 +240,25 @@ def _tensor(name: str, kind: TensorType) -> manifest.Tensor:
     return manifest.Tensor(name, kind.dtype.name, tuple(text(d) for d in kind.shape))
 
 
+def _dim(name: str, bounds: tuple[int, int | None], asked: DimRange | None) -> manifest.Dim:
+    low, high = bounds
+    last = UNBOUNDED if high is None else high
+    typical = low if high is None else high
+    if asked is not None and low <= asked.typical <= last:
+        typical = asked.typical
+    return manifest.Dim(name, low, last, typical)
+
+
 def _write(
-    path: Path, imported: Imported, graph: Graph, built: Sequence[Built], options: Options
+    path: Path,
+    imported: Imported,
+    graph: Graph,
+    built: Sequence[Built],
+    golden: GoldenSet,
+    options: Options,
 ) -> Written:
     constants = {key: array for b in built for key, array in b.constants.items()}
-    unbounded = 1 << 31
-    dims = tuple(
-        manifest.Dim(name, low, unbounded if high is None else high, low if high is None else high)
-        for name, (low, high) in imported.ranges.items()
-    )
+    dims = tuple(_dim(name, bounds, options.dim(name)) for name, bounds in imported.ranges.items())
     description = manifest.Manifest(
         producer=f"unistack_aot {VERSION}",
         model=imported.name,
@@ -178,9 +266,11 @@ def _write(
         outputs=tuple(_tensor(name, node.tensor) for name, node in graph.outputs),
         variants=tuple(b.variant for b in built),
         dims=dims,
+        golden=golden.entries,
         options=(f"precision={options.precision}",),
     )
     contents: dict[str, object] = {b.variant.code: b.code for b in built}
     contents["weights.safetensors"] = TensorFile(constants)
+    contents.update(golden.files)
     contents["lock.json"] = json.dumps({"options": options.digest}, sort_keys=True).encode()
     return write_package(path, description, contents)  # type: ignore[arg-type]

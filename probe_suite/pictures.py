@@ -18,7 +18,7 @@ from probe_suite.record import Record
 from unistack_aot.base.measured import quantity
 
 _COLOURS = ("#1f6f8b", "#d1495b", "#6a994e", "#7b5ea7", "#c58b2a", "#3d405b")
-_UNITS = {"B": "B", "B/s": "B/s", "s": "s", "Hz": "Hz", "FLOP/s": "FLOP/s"}
+_UNITS = ("B", "B/s", "s", "Hz", "FLOP/s")
 
 
 def draw(record: Record, plot: Plot | None, out: Path) -> Path | None:
@@ -35,6 +35,7 @@ def draw(record: Record, plot: Plot | None, out: Path) -> Path | None:
         axes.xaxis.set_major_locator(LogLocator(base=2, numticks=12))
     if plot.log_y:
         axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(base=10, subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(FuncFormatter(_formatter(first.x_unit)))
     axes.yaxis.set_major_formatter(FuncFormatter(_formatter(first.y_unit)))

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from probe_suite.gpu.kernel import GpuKernel
 from probe_suite.record import Finding, Seen, Series
 
 Kind = Literal["cpu", "gpu"]
@@ -56,7 +57,11 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One question to a machine. `yields` names every property it may find."""
+    """One question to a machine.
+
+    `yields` names every property it may find; `kernels` are what a GPU probe compiles, so that all
+    of them can be built and proven without a GPU.
+    """
 
     name: str
     kind: Kind
@@ -65,3 +70,4 @@ class Probe:
     run: Callable[[Setting], Answer]
     plot: Plot | None = None
     limit_s: float = 60.0
+    kernels: tuple[GpuKernel, ...] = ()

@@ -28,16 +28,21 @@ top; } td.number { text-align: right; font-variant-numeric: tabular-nums; white-
 """
 
 
-def write(records: Sequence[Record], made: PropertyMap, against: Sequence[str], out: Path) -> Path:
+def write(
+    records: Sequence[Record],
+    title: str,
+    made: PropertyMap | None,
+    against: Sequence[str],
+    out: Path,
+) -> Path:
     """Write report.html and the pictures under `out`; return the page's path."""
     pictures = {record.probe: draw(record, _plot(record), out) for record in records}
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
-        f"<title>{_text(made.device)}</title><style>{_STYLE}</style></head><body>",
-        f"<h1>{_text(made.device)}</h1>",
-        _subtitle(made),
+        f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>",
+        f"<h1>{_text(title)}</h1>",
         *(f"<p class='bad'>contradiction: {_text(line)}</p>" for line in against),
-        _table(made),
+        *([_subtitle(made), _table(made)] if made else []),
         *(_section(record, pictures[record.probe]) for record in records),
         "</body></html>\n",
     ]

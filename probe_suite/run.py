@@ -36,8 +36,8 @@ class ProbeRun:
     """
 
     records: tuple[Record, ...]
-    map: PropertyMap
-    map_path: Path
+    map: PropertyMap | None
+    map_path: Path | None
     report_path: Path
     contradictions: tuple[str, ...]
 
@@ -71,13 +71,18 @@ def main_probe(
             record.save(found, out / f"{probe.name}.json")
             records.append(found)
             known |= {each.name: each.value for each in found.findings}
+    if device.startswith("emulator"):
+        # The emulator has function and traffic but no time: there is nothing to put into a map.
+        page = report.write(tuple(records), f"emulator of {arch}", None, (), out)
+        say(f"wrote {page}; no property map, because an emulator has no speed")
+        return ProbeRun(tuple(records), None, None, page, ())
     made = mapping.to_map(tuple(records), device, arch)
     map_path = out / f"{made.id}.json"
     propmap.save(made, map_path)
     against = contradictions(made)
     for line in against:
         say(f"contradiction: {line}")
-    page = report.write(tuple(records), made, against, out)
+    page = report.write(tuple(records), made.device, made, against, out)
     say(f"wrote {map_path} and {page}")
     return ProbeRun(tuple(records), made, map_path, page, against)
 

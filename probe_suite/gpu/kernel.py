@@ -10,10 +10,10 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class GpuKernel:
-    """`entry` of the CUDA file `file`, compiled with `defines`; its SASS must hold `sass` `least`
-    times.
+    """`entry` of the CUDA file `file`; its SASS must match `sass` at least `least` times.
 
-    `since` is the first generation that has the instruction; `sass` is a regular expression.
+    `defines` become macros (WIDTH is PROBE_WIDTH there); `since` is the first generation that has
+    the instruction; `sass` is a regular expression.
     """
 
     file: Path
@@ -31,7 +31,7 @@ class GpuKernel:
 
     def text(self) -> str:
         """Return the CUDA text: the parameters as macros, then the file."""
-        macros = "".join(f"#define {name} {value}\n" for name, value in self.defines.items())
+        macros = "".join(f"#define PROBE_{name} {value}\n" for name, value in self.defines.items())
         return macros + self.file.read_text(encoding="utf-8")
 
     def offered(self, arch: str) -> bool:

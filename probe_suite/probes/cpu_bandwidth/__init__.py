@@ -141,6 +141,6 @@ PROBE = Probe(
         "dram.bandwidth.copy",
     ),
     run=run,
-    plot=Plot("footprint of all threads (B)", "read bandwidth (B/s)", log_x=True, log_y=True),
+    plot=Plot("footprint of all threads", "read bandwidth", log_x=True, log_y=True),
     limit_s=150.0,
 )

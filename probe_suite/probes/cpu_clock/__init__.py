@@ -34,5 +34,5 @@ PROBE = Probe(
     question="At what clock does one core run under load?",
     yields=("clock",),
     run=run,
-    plot=Plot("run", "clock (Hz)"),
+    plot=Plot("run", "clock"),
 )

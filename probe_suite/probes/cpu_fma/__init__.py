@@ -85,5 +85,5 @@ PROBE = Probe(
     question="How fast is a multiply-add on registers, and how many chains does it take?",
     yields=("fma.f32", "fma.f32.one", "fma.f64", "fma.f64.one", "fma.latency"),
     run=run,
-    plot=Plot("independent chains", "rate (FLOP/s)"),
+    plot=Plot("independent chains", "rate"),
 )

@@ -55,5 +55,5 @@ PROBE = Probe(
     question="What does an element cost when its address comes from an index?",
     yields=("gather.element", "scalar.element"),
     run=run,
-    plot=Plot("table (B)", "time of one element (s)", log_x=True, log_y=True),
+    plot=Plot("table", "time of one element", log_x=True, log_y=True),
 )

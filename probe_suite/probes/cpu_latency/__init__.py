@@ -94,6 +94,6 @@ PROBE = Probe(
         "l1.latency", "l2.latency", "l3.latency", "dram.latency", "page.miss", "l1.capacity.seen",
     ),
     run=run,
-    plot=Plot("footprint (B)", "time of one load (s)", log_x=True, log_y=True),
+    plot=Plot("footprint", "time of one load", log_x=True, log_y=True),
     limit_s=150.0,
 )  # fmt: skip

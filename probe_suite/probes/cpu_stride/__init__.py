@@ -47,5 +47,5 @@ PROBE = Probe(
     question="What does a strided load cost, and when does every load move a line of its own?",
     yields=("dram.line",),
     run=run,
-    plot=Plot("stride (B)", "time of one load (s)", log_x=True, log_y=True),
+    plot=Plot("stride", "time of one load", log_x=True, log_y=True),
 )

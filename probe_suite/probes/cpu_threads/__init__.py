@@ -52,5 +52,5 @@ PROBE = Probe(
     question="What does it cost to bring threads together?",
     yields=("barrier", "launch", "launch.wake"),
     run=run,
-    plot=Plot("threads", "time (s)", log_y=True),
+    plot=Plot("threads", "time", log_y=True),
 )

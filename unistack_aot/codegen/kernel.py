@@ -37,9 +37,11 @@ class TargetPrinter(Protocol):
     """What a target prints itself: parallel loops, shared folds and tile statements."""
 
     dialect: Dialect
+    vectors: bool
+    """Whether it prints VECTOR loops itself; otherwise the compiler is asked to vectorise them."""
 
     def loop(self, loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
-        """A loop whose role is GRID, GROUP or LANE."""
+        """A loop whose role is GRID, GROUP or LANE, or a VECTOR loop around folds."""
         ...
 
     def fold(self, fold: Fold, writer: KernelWriter) -> tuple[CNode, ...]:
@@ -119,7 +121,7 @@ class KernelWriter:
         match loop.role:
             case Role.SEQ:
                 return (self.counted(loop),)
-            case Role.VECTOR:
+            case Role.VECTOR if not any(isinstance(s, Fold) for s in loop.body):
                 return (Directive(self.dialect.simd), self.counted(loop))
             case Role.UNROLL:
                 extent = loop.extent if isinstance(loop.extent, int) else 4

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from unistack_aot.base.errors import BadInput
 from unistack_aot.targets.cpu import target as cpu
+from unistack_aot.targets.cuda.target import CUDA, EMULATOR
 from unistack_aot.targets.target import Target
 
-TARGETS: dict[str, Target] = {"cpu": cpu}
+TARGETS: dict[str, Target] = {"cpu": cpu, "cuda": CUDA, "emulator": EMULATOR}
 
 
 def split_name(written: str) -> tuple[Target, str | None]:

@@ -49,7 +49,15 @@ class Source:
 class Target(Protocol):
     """One machine family."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """The family as users write it."""
+        ...
+
+    @property
+    def suffix(self) -> str:
+        """How the file with the machine code ends."""
+        ...
 
     def machine(self, level: str) -> Machine:
         """The property map's answers for one level or generation."""

@@ -11,6 +11,7 @@ from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import Monoid
 from unistack_aot.mcir.nodes import Contract, Drain, Fill, Fold, Loop, Role, Store, Stream, Sync, Tile
 from unistack_aot.targets.cpu.dialect import DIALECT
+from unistack_aot.targets.cpu.lanes import lane_loop
 from unistack_aot.targets.cpu.tiles import panel_call
 
 LANES = 16  # enough independent partial states to hide the latency of an add on any level up to AVX-512
@@ -20,12 +21,15 @@ class HostPrinter:
     """Prints what only the host knows."""
 
     dialect: Dialect = DIALECT
+    vectors = False
 
     def __init__(self) -> None:
         self.pending: dict[str, Contract] = {}
 
     def loop(self, loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
-        """GRID loops, nested ones joined, as tasks of the thread pool."""
+        """GRID loops, nested ones joined, as tasks of the thread pool; VECTOR loops around folds as lanes."""
+        if loop.role is Role.VECTOR:
+            return lane_loop(loop, writer)
         if loop.role is not Role.GRID:
             raise IRError(f"the host has no loop role {loop.role.value}")
         grid = [loop]

@@ -21,6 +21,7 @@ from unistack_aot.targets.toolchain import run_job, run_jobs
 KERNELS_PER_UNIT = 12
 BLOCK = 16  # channels per block, on every level: one panel of the tile instruction
 name = "cpu"
+suffix = ".so"
 
 
 def levels(requested: str | None) -> tuple[str, ...]:

@@ -110,7 +110,7 @@ struct FmaTile {
 #else
     UA_DEVICE void mma(Accumulator& acc, const T* a, const T* b) {
         const int m = thread_m(), n = thread_n();
-        UA_UNROLL
+        UA_UNROLL_SOME
         for (int k = 0; k < BK; k += chunk) {
             T left[chunk][TM], right[chunk][TN];
             fragment<A, ATile, BM, TM, threads_m>(left, a, k, m);

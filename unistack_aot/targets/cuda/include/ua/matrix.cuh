@@ -234,6 +234,7 @@ struct MatrixType<f16> : detail::Narrow<f16, detail::mma_f16> {};
 template <>
 struct MatrixType<bf16> : detail::Narrow<bf16, detail::mma_bf16> {};
 
+#if UA_SM == 0 || UA_SM >= 80  // sm_75 has no tf32 instruction: MatrixType<tf32> is an incomplete type there
 template <>
 struct MatrixType<tf32> : detail::Wide {
     static constexpr int emulated = detail::mma_tf32;
@@ -258,5 +259,6 @@ struct MatrixType<tf32x3> : detail::Wide {
         detail::multiply_add<detail::mma_tf32>(c, left, right);
     }
 };
+#endif
 
 }  // namespace ua

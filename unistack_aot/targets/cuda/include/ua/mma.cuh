@@ -69,7 +69,7 @@ struct MmaTile {
 #else
     UA_DEVICE void mma(Accumulator& acc, const Element* a, const Element* b) {
         const int row = first_row(), col = first_col();
-        UA_UNROLL
+        UA_UNROLL_SOME
         for (int k = 0; k < BK; k += Type::depth) {
             typename Type::AFragment left[tiles_m];
             typename Type::BFragment right[tiles_n];

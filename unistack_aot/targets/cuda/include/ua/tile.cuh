@@ -60,20 +60,20 @@ UA_DEVICE void for_each_chunk(int thread, Visit visit) {
 }
 
 template <class Tile, int THREADS, int BYTES = 16>
-UA_DEVICE void copy_tile_async(typename Tile::Element* tile, const typename Tile::Element* global, long long pitch, int valid_rows,
-                               int valid_cols, int thread) {
-    typedef typename Tile::Element T;
-    constexpr int size = sizeof(T), step = BYTES / size;
+UA_DEVICE void copy_tile_async(typename Tile::Element* tile, const typename Tile::Element* global, long long pitch,
+                               int valid_rows, int valid_cols, int thread) {
+    constexpr int size = sizeof(typename Tile::Element), step = BYTES / size, across = Tile::cols / step;
     static_assert(BYTES >= 4 && BYTES <= 16 && step >= 1, "cp.async moves 4, 8 or 16 bytes");
-    for_each_chunk<Tile, THREADS>(thread, [&](int row, int col, int offset) {
-        const T* source = global + row * pitch + col;
-        UA_UNROLL
-        for (int part = 0; part < Tile::chunk; part += step) {
-            int valid = row < valid_rows ? (valid_cols - col - part) * size : 0;
-            valid = valid < 0 ? 0 : valid > BYTES ? BYTES : valid;
-            copy_async<BYTES>(tile + offset + part, valid ? source + part : global, valid);
-        }
-    });
+    constexpr int total = Tile::rows * across, turns = (total + THREADS - 1) / THREADS;
+    UA_UNROLL
+    for (int turn = 0; turn < turns; turn++) {
+        const int index = turn * THREADS + thread;
+        if (total % THREADS != 0 && index >= total) break;
+        const int row = index / across, col = index % across * step;
+        int valid = row < valid_rows ? (valid_cols - col) * size : 0;
+        valid = valid < 0 ? 0 : valid > BYTES ? BYTES : valid;
+        copy_async<BYTES>(tile + Tile::offset(row, col), valid ? global + row * pitch + col : global, valid);
+    }
 }
 
 // Eight tile columns by sixteen tile rows per warp and turn: each lane reads 16 consecutive bytes, in four copies of 4. The

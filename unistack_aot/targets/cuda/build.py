@@ -1,0 +1,74 @@
+"""nvcc and the emulator's compiler: where they are, their flags, what they say about a kernel's resources."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from unistack_aot.base.environment import environment
+from unistack_aot.base.errors import MissingTool
+from unistack_aot.targets.toolchain import Job, Tool, probe_tool
+
+INCLUDE = Path(__file__).parent / "include"
+GENERATIONS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
+FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v", "-diag-suppress", "177,550")
+
+
+def nvcc() -> Tool:
+    """The CUDA compiler: UA_NVCC, the one on PATH, or pip's; MissingTool says how to get one."""
+    named = environment().nvcc
+    candidates = [named] if named else ["nvcc", *_from_pip()]
+    for command in candidates:
+        found = probe_tool((command,))
+        if found is not None:
+            return found
+    raise MissingTool(
+        "no CUDA compiler (nvcc) was found",
+        at=", ".join(candidates),
+        hint="pip install 'unistack-aot[cuda]', or set UA_NVCC to the path of nvcc",
+    )
+
+
+def _from_pip() -> list[str]:
+    spec = find_spec("nvidia")
+    folders = [] if spec is None else list(spec.submodule_search_locations or ())
+    return [str(p) for f in folders for p in sorted(Path(f).glob("cu*/bin/nvcc"), reverse=True)]
+
+
+def cubin_job(level: str, text: str) -> Job:
+    """Compile one translation unit for one generation."""
+    arguments = (*FLAGS, f"-arch={level}", "-cubin", "kernels.cu", "-o", "kernels.cubin")
+    sources = (("kernels.cu", text.encode()),)
+    return Job(nvcc(), arguments, sources, "kernels.cubin", includes=(INCLUDE,))
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What ptxas gave one kernel: registers per thread, bytes spilled, static shared bytes."""
+
+    registers: int
+    spilled: int
+    shared: int
+
+
+def resources(log: str) -> dict[str, Resources]:
+    """Resources by kernel name from what `ptxas -v` prints."""
+    found: dict[str, Resources] = {}
+    name, spilled = "", 0
+    for line in log.splitlines():
+        if named := re.search(r"Compiling entry function '(\w+)'", line):
+            name, spilled = named[1], 0
+        elif stores := re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", line):
+            spilled = int(stores[1]) + int(stores[2])
+        elif used := re.search(r"Used (\d+) registers", line):
+            shared = re.search(r"(\d+) bytes smem", line)
+            found[name] = Resources(int(used[1]), spilled, int(shared[1]) if shared else 0)
+    return found
+
+
+def scratch_folder() -> tempfile.TemporaryDirectory[str]:
+    """A folder for one compiler run."""
+    return tempfile.TemporaryDirectory(prefix="unistack_aot_")

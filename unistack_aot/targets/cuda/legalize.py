@@ -1,0 +1,71 @@
+"""Turns every launch into what a GPU runs: one nest per kernel, 32-bit arithmetic for narrow floats, roles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from numpy.typing import NDArray
+
+from unistack_aot.base.symbolic import Ranges
+from unistack_aot.hw.machine import Machine
+from unistack_aot.mcir.canonical import canonical, closed, opened
+from unistack_aot.mcir.nodes import Kernel
+from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Launch, Program, Step
+from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.many_narrow import assign_roles, stages
+from unistack_aot.targets.cuda.narrow_floats import widened
+
+Array = NDArray[Any]
+
+
+@dataclass
+class Legalizer:
+    """One program on its way to a GPU; equal kernels are decided once."""
+
+    ranges: Ranges
+    machine: Machine
+    buffers: dict[str, Buffer]
+    constants: dict[str, Array]
+    decisions: list[Decision] = field(default_factory=list)
+    decided: dict[Kernel, Kernel] = field(default_factory=dict)
+
+    def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """Every step of a block."""
+        result: list[Step] = []
+        for step in steps:
+            match step:
+                case Launch():
+                    result.extend(self.launch(step))
+                case HostIf():
+                    then, otherwise = self.steps(step.then), self.steps(step.otherwise)
+                    result.append(replace(step, then=then, otherwise=otherwise))
+                case HostLoop():
+                    result.append(replace(step, body=self.steps(step.body)))
+                case _:
+                    result.append(step)
+        return tuple(result)
+
+    def launch(self, launch: Launch) -> list[Launch]:
+        """The launches that one launch becomes."""
+        parts = [closed(part, launch) for part in stages(opened(launch))]
+        return [self.roles(part) for part in parts]
+
+    def roles(self, launch: Launch) -> Launch:
+        """Loop roles of a launch of one nest."""
+        if launch.kernel not in self.decided:
+            kernel = widened(launch.kernel)
+            found, decision = assign_roles(kernel, self.ranges, self.machine)
+            self.decisions.append(decision)
+            self.decided[launch.kernel] = canonical(found)
+        return replace(launch, kernel=self.decided[launch.kernel])
+
+
+def legalize(
+    program: Program, constants: dict[str, Array], ranges: Ranges, machine: Machine
+) -> tuple[Program, dict[str, Array], tuple[Decision, ...]]:
+    """The whole program for one generation, its constants, and why."""
+    work = Legalizer(ranges, machine, program.by_name(), dict(constants))
+    steps = work.steps(program.steps)
+    done = Program(program.name, tuple(work.buffers.values()), steps)
+    return done, work.constants, tuple(work.decisions)

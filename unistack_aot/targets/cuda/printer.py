@@ -1,0 +1,304 @@
+"""How a GPU runs parallel loops and shared folds: block, thread and lane numbers, reductions. Not here: tiles (tiles.py)."""
+
+from __future__ import annotations
+
+from unistack_aot.base.dtypes import DType
+from unistack_aot.base.errors import IRError
+from unistack_aot.base.symbolic import Dim, bounds, simplify, substitute
+from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
+from unistack_aot.codegen.dialect import Dialect
+from unistack_aot.codegen.expr import identifier
+from unistack_aot.codegen.kernel import KernelWriter
+from unistack_aot.ir.scalar import IndexEntry, Load, Name, Scalar
+from unistack_aot.mcir.monoids import MONOIDS, Monoid
+from unistack_aot.mcir.nodes import (
+    Contract,
+    Drain,
+    Fill,
+    Fold,
+    Let,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    Stream,
+    Sync,
+    Tile,
+)
+from unistack_aot.mcir.transform import walk
+from unistack_aot.schedule.vectors import always_loaded, is_wide
+
+WARP = 32
+
+
+class DevicePrinter:
+    """Prints what only a GPU knows; collects the monoids and the shared memory that a kernel needs."""
+
+    vectors = True
+
+    def __init__(self, dialect: Dialect, group: int) -> None:
+        self.dialect = dialect
+        self.group = group
+        self.monoids: dict[str, tuple[str, tuple[DType, ...]]] = {}
+        self.scratch: list[str] = []
+
+    # --- loops ---------------------------------------------------------------------------------------
+
+    def loop(self, loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
+        """GRID: one iteration per block. GROUP: over the block's threads, or its warps. LANE: over a warp's lanes."""
+        match loop.role:
+            case Role.GRID:
+                return self._grid(loop, writer)
+            case Role.GROUP if uses_lanes(loop.body):
+                return self._shared(loop, "ua::warp_index()", self.group // WARP, writer)
+            case Role.GROUP:
+                return self._shared(loop, "ua::thread_index()", self.group, writer)
+            case Role.LANE:
+                return self._shared(loop, "ua::lane_index()", WARP, writer)
+            case Role.VECTOR:
+                return self._vector(loop, writer)
+            case _:
+                raise IRError(f"a GPU has no loop role {loop.role.value}")
+
+    def _grid(self, loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
+        grid = grid_loops(loop)
+        kind = self.dialect.index_type
+        live = [each for each in grid if each.extent != 1]
+        lines: list[CNode] = []
+        rest = "blockIdx.x"
+        if len(live) > 1:
+            lines.append(Line(f"{kind} tile = blockIdx.x;"))
+            rest = "tile"
+        for each in reversed(live[1:]):
+            extent = writer.printer.dim(each.extent)
+            lines.append(Line(f"const {kind} {identifier(each.var)} = tile % {extent};"))
+            lines.append(Line(f"tile /= {extent};"))
+        for each in live[:1]:
+            lines.append(Line(f"const {kind} {identifier(each.var)} = {rest};"))
+        for each in grid:
+            if each.extent == 1:
+                lines.append(Line(f"constexpr {kind} {identifier(each.var)} = 0;"))
+        return (*lines, *self._inside(grid, 0, writer))
+
+    def _inside(self, grid: list[Loop], depth: int, writer: KernelWriter) -> tuple[CNode, ...]:
+        if depth == len(grid):
+            return writer.body(grid[-1].body)
+        with writer.scope(grid[depth].var, grid[depth].extent):
+            return self._inside(grid, depth + 1, writer)
+
+    def _shared(
+        self, loop: Loop, worker: str, workers: int, writer: KernelWriter
+    ) -> tuple[CNode, ...]:
+        """Iterations over `workers` workers, of which this is number `worker`."""
+        kind, var = self.dialect.index_type, identifier(loop.var)
+        extent = simplify(loop.extent, writer.printer.ranges)
+        with writer.scope(loop.var, loop.extent):
+            body = writer.body(loop.body)
+        if extent == 1:
+            return (Block(f"if ({worker} == 0)", (Line(f"constexpr {kind} {var} = 0;"), *body)),)
+        most = extent if isinstance(extent, int) else bounds(extent, writer.printer.ranges)[1]
+        if extent == workers:
+            return (Block("", (Line(f"const {kind} {var} = {worker};"), *body)),)
+        text = writer.printer.dim(extent)
+        if most is not None and most <= workers:
+            head = f"if (const {kind} {var} = {worker}; {var} < {text})"
+            return (Block(head, body),)
+        return (Block(f"for ({kind} {var} = {worker}; {var} < {text}; {var} += {workers})", body),)
+
+    def _vector(self, loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
+        """Wide loads, one unrolled loop over the elements in registers, wide stores."""
+        if not isinstance(loop.extent, int):
+            raise IRError(f"a vector loop of {loop.extent} steps")
+        wide = Wide(loop.var, loop.extent, writer, self)
+        with writer.scope(loop.var, loop.extent):
+            return wide.around(loop.body)
+
+    # --- folds ---------------------------------------------------------------------------------------
+
+    def fold(self, fold: Fold, writer: KernelWriter) -> tuple[CNode, ...]:
+        """Each worker folds its share; then the shares are merged across lanes or threads."""
+        monoid, kinds = writer.monoid(fold)
+        worker, workers = self._workers(fold)
+        axis = fold.axes[0]
+        kind, var = self.dialect.index_type, identifier(axis.var)
+        extent = writer.printer.dim(axis.extent)
+        with writer.scope(axis.var, axis.extent):
+            inner = self._share(fold, monoid, writer)
+        head = f"for ({kind} {var} = {worker}; {var} < {extent}; {var} += {workers})"
+        declare = writer.declare_states(fold, monoid, kinds)
+        return (*declare, Block(head, inner), *self._merge(fold, kinds))
+
+    def _workers(self, fold: Fold) -> tuple[str, int]:
+        match fold.role:
+            case Role.LANE:
+                return "ua::lane_index()", WARP
+            case Role.GROUP:
+                return "ua::thread_index()", self.group
+            case _:
+                raise IRError(f"a GPU has no fold role {fold.role.value}")
+
+    def _share(self, fold: Fold, monoid: Monoid, writer: KernelWriter) -> tuple[CNode, ...]:
+        """One step of a worker: a point, or a vector of points."""
+        if len(fold.axes) == 1:
+            return (*writer.body(fold.body), *writer.merge_point(fold, monoid, fold.states))
+        lane = fold.axes[1]
+        if not isinstance(lane.extent, int):
+            raise IRError(f"a vector of {lane.extent} points")
+        wide = Wide(lane.var, lane.extent, writer, self)
+        with writer.scope(lane.var, lane.extent):
+            return wide.folded(fold, monoid)
+
+    def _merge(self, fold: Fold, kinds: tuple[DType, ...]) -> tuple[CNode, ...]:
+        name = self.monoid_name(fold.monoid, kinds)
+        states = ", ".join(identifier(s) for s in fold.states)
+        if fold.role is Role.LANE:
+            call = f"ua::warp_reduce<{name}>({{{states}}})"
+        else:
+            warps = self.group // WARP
+            self.scratch.append(f"ua::reduce_scratch<{name}, {warps}>()")
+            call = f"ua::block_reduce<{name}, {warps}>({{{states}}}, shared)"
+        result = f"{identifier(fold.states[0])}_all"
+        back = tuple(
+            Line(f"{identifier(state)} = {result}.at{k};") for k, state in enumerate(fold.states)
+        )
+        return (Line(f"const {name}::State {result} = {call};"), *back)
+
+    def monoid_name(self, monoid: str, kinds: tuple[DType, ...]) -> str:
+        """The struct that holds a monoid's merge for input dtypes; printed once per program."""
+        fields = MONOIDS[monoid].fields(kinds)
+        name = "_".join((monoid, *(d.name for d in fields)))
+        self.monoids[name] = (monoid, kinds)
+        return name
+
+    # --- the rest --------------------------------------------------------------------------------------
+
+    def tile(
+        self, stmt: Tile | Fill | Contract | Drain | Stream | Sync, writer: KernelWriter
+    ) -> tuple[CNode, ...]:
+        """A barrier; tiles proper are printed by tiles.py."""
+        match stmt:
+            case Sync():
+                return (Line("__syncthreads();"),)
+            case _:
+                raise IRError(f"cannot print {type(stmt).__name__} outside a tile kernel")
+
+    def combine(self, store: Store, place: str, value: str) -> str:
+        """An atomic update: other threads may combine with the same element."""
+        return f"ua::combine_{store.combine}(&{place}, {value});"
+
+
+class Wide:
+    """One vector step: `width` elements of `var` in registers."""
+
+    def __init__(self, var: str, width: int, writer: KernelWriter, target: DevicePrinter) -> None:
+        self.var, self.width = var, width
+        self.writer, self.target = writer, target
+        self.names: dict[Scalar, str] = {}
+
+    def around(self, body: tuple[Stmt, ...]) -> tuple[CNode, ...]:
+        """A straight body of lets and stores."""
+        found = [x for s in body if isinstance(s, Let | Store) for x in always_loaded(s.value)]
+        loads = self.loads(tuple(dict.fromkeys(found)))
+        held: list[CNode] = []
+        after: list[CNode] = []
+        inner: list[CNode] = []
+        names = dict(self.names)
+        for stmt in body:
+            match stmt:
+                case Store() if self._wide(stmt.buffer, stmt.index):
+                    number = len(after)
+                    lines, text = self.writer.printer.bind(stmt.value, names)
+                    kind = self.target.dialect.type(stmt.value.dtype)
+                    held.append(Line(f"ua::Vector<{kind}, {self.width}> out{number};"))
+                    inner += [*lines, Line(f"out{number}[{identifier(self.var)}] = {text};")]
+                    place = self._first(stmt.buffer, stmt.index)
+                    after.append(Line(f"ua::store(&{place}, out{number});"))
+                case Store():
+                    lines, text = self.writer.printer.bind(stmt.value, names)
+                    place = self.writer.printer.element(stmt.buffer, stmt.index, names)
+                    if stmt.combine == "set":
+                        inner += [*lines, Line(f"{place} = {text};")]
+                    else:
+                        inner += [*lines, Line(self.target.combine(stmt, place, text))]
+                case Let():
+                    lines, text = self.writer.printer.bind(stmt.value, names)
+                    kind = self.target.dialect.type(stmt.value.dtype)
+                    inner += [*lines, Line(f"const {kind} {identifier(stmt.name)} = {text};")]
+                case _:
+                    raise IRError(f"{type(stmt).__name__} inside a vector loop")
+        return (Block("", (*loads, *held, *self._loop(tuple(inner)), *after)),)
+
+    def folded(self, fold: Fold, monoid: Monoid) -> tuple[CNode, ...]:
+        """The points of one vector merged into the fold's states."""
+        found = [load for value in fold.values for load in always_loaded(value)]
+        loads = self.loads(tuple(dict.fromkeys(found)))
+        held = {load: Name(f"{text}", load.dtype) for load, text in self.names.items()}
+        fields = monoid.fields(tuple(v.dtype for v in fold.values))
+        states = tuple(Name(s, d) for s, d in zip(fold.states, fields, strict=True))
+        del held
+        lines, lifted = self._lifted(fold)
+        merged = self.writer.assign(states, monoid.merge(states, monoid.lift(lifted)))
+        return (*loads, *self._loop((*lines, *merged)))
+
+    def _lifted(self, fold: Fold) -> tuple[list[CNode], tuple[Scalar, ...]]:
+        """The fold's inputs as named values."""
+        lines: list[CNode] = []
+        values: list[Scalar] = []
+        names = dict(self.names)
+        for number, value in enumerate(fold.values):
+            extra, text = self.writer.printer.bind(value, names)
+            kind = self.target.dialect.type(value.dtype)
+            lines += [*extra, Line(f"const {kind} point{number} = {text};")]
+            values.append(Name(f"point{number}", value.dtype))
+        return lines, tuple(values)
+
+    def loads(self, loads: tuple[Load, ...]) -> tuple[CNode, ...]:
+        """Wide loads of what is contiguous; the names by which the elements are known from now on."""
+        lines: list[CNode] = []
+        for load in loads:
+            if not self._wide(load.buffer, load.index):
+                continue
+            name = f"in{len(lines)}"
+            place = self._first(load.buffer, load.index)
+            lines.append(Line(f"const auto {name} = ua::load<{self.width}>(&{place});"))
+            self.names[load] = f"{name}[{identifier(self.var)}]"
+        return tuple(lines)
+
+    def _loop(self, inner: tuple[CNode, ...]) -> tuple[CNode, ...]:
+        var = identifier(self.var)
+        return (
+            Directive(self.target.dialect.simd),
+            Block(f"for (int {var} = 0; {var} < {self.width}; ++{var})", inner),
+        )
+
+    def _wide(self, buffer: str, index: tuple[IndexEntry, ...]) -> bool:
+        param = next((p for p in self.writer.kernel.params if p.name == buffer), None)
+        if param is None:
+            return False
+        return is_wide(param, index, self.var, self.width, self.writer.printer.ranges)
+
+    def _first(self, buffer: str, index: tuple[IndexEntry, ...]) -> str:
+        first: tuple[IndexEntry, ...] = tuple(
+            e if isinstance(e, Scalar) else _at_zero(e, self.var) for e in index
+        )
+        return self.writer.printer.element(buffer, first, {})
+
+
+def _at_zero(entry: Dim, var: str) -> Dim:
+    return substitute(entry, {var: 0})
+
+
+def uses_lanes(body: tuple[Stmt, ...]) -> bool:
+    """Whether a body shares work among the lanes of a warp, so that its worker is a warp."""
+    return any(isinstance(s, Loop | Fold) and s.role is Role.LANE for s in walk(body))
+
+
+def grid_loops(loop: Loop) -> list[Loop]:
+    """The GRID loops nested directly inside each other."""
+    grid = [loop]
+    while len(grid[-1].body) == 1:
+        inner = grid[-1].body[0]
+        if not isinstance(inner, Loop) or inner.role is not Role.GRID:
+            break
+        grid.append(inner)
+    return grid

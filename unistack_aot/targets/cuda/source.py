@@ -1,0 +1,155 @@
+"""The CUDA text of a program: one kernel per distinct MCIR kernel, preceded by the monoids that they merge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unistack_aot.artifact import manifest
+from unistack_aot.base.dtypes import DType
+from unistack_aot.base.symbolic import Dim, Ranges, bounds, text
+from unistack_aot.codegen.ctree import Block, CNode, Comment, Directive, Line, render
+from unistack_aot.codegen.expr import Addresses, Printer, identifier
+from unistack_aot.codegen.kernel import KernelWriter, dimensions
+from unistack_aot.ir.scalar import Name
+from unistack_aot.mcir.monoids import MONOIDS
+from unistack_aot.mcir.nodes import Access, Kernel, Loop, Role
+from unistack_aot.targets.cuda.dialect import NARROW, WIDE
+from unistack_aot.targets.cuda.printer import DevicePrinter, grid_loops
+
+KINDS: dict[Access, manifest.ParamKind] = {
+    Access.IN: "in",
+    Access.OUT: "out",
+    Access.INOUT: "inout",
+}
+MOST_OFFSET = (1 << 31) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class KernelText:
+    """One kernel as CUDA C++, what it needs besides, and how it is launched."""
+
+    definition: str
+    monoids: dict[str, tuple[str, tuple[DType, ...]]]
+    described: manifest.Kernel
+
+
+def kernel_text(
+    symbol: str, kernel: Kernel, ranges: Ranges, origins: tuple[str, ...]
+) -> KernelText:
+    """Print one kernel; `origins` of its launches are quoted in a comment."""
+    narrow = offsets_fit(kernel, ranges)
+    target = DevicePrinter(NARROW if narrow else WIDE, kernel.group)
+    writer = KernelWriter(kernel, target, ranges)
+    body = writer.body(kernel.body)
+    shared = 0
+    if target.scratch:
+        shared = scratch_bytes(target)
+        body = (Line("UA_DYNAMIC_SHARED(shared);"), *body)
+    names = dimensions(kernel)
+    head = prototype(symbol, kernel, target)
+    comments: tuple[CNode, ...] = tuple(Comment(_one_line(label)) for label in origins[:8])
+    nodes = (*comments, Block(head, body), Line(f"UA_KERNEL({symbol})"))
+    kind: manifest.ParamKind = "dim32" if narrow else "dim64"
+    params = (
+        *(manifest.Param(p.name, KINDS[p.access]) for p in kernel.params),
+        *(manifest.Param(name, kind) for name in names),
+    )
+    described = manifest.Kernel(
+        symbol,
+        params,
+        grid=(text(grid_of(kernel)), "1", "1"),
+        block=(str(kernel.group), "1", "1"),
+        shared_bytes=str(shared),
+        origins=origins,
+    )
+    return KernelText(render(nodes), target.monoids, described)
+
+
+def prototype(symbol: str, kernel: Kernel, target: DevicePrinter) -> str:
+    """The head of a kernel's definition."""
+    dialect = target.dialect
+    pointers = [
+        f"{'const ' if p.access is Access.IN else ''}{dialect.type(p.dtype)}* "
+        f"{dialect.restrict} {identifier(p.name)}"
+        for p in kernel.params
+    ]
+    sizes = [f"const {dialect.index_type} {identifier(name)}" for name in dimensions(kernel)]
+    bound = f"__launch_bounds__({kernel.group})"
+    return f'extern "C" __global__ void {bound} {symbol}({", ".join((*pointers, *sizes))})'
+
+
+def offsets_fit(kernel: Kernel, ranges: Ranges) -> bool:
+    """Whether every offset of every buffer fits a 32-bit integer for all sizes the dimensions may take."""
+    for param in kernel.params:
+        top = bounds(param.layout.elements(param.shape), ranges)[1]
+        if top is None or top > MOST_OFFSET // 2:
+            return False
+    return True
+
+
+def scratch_bytes(target: DevicePrinter) -> int:
+    """Shared bytes of the largest reduction: one state per warp, each field aligned to its size."""
+    sizes: list[int] = []
+    for kind, inputs in target.monoids.values():
+        fields = MONOIDS[kind].fields(inputs)
+        largest = max(d.bytes for d in fields)
+        place = 0
+        for d in fields:
+            place = -(-place // d.bytes) * d.bytes + d.bytes
+        sizes.append(-(-place // largest) * largest * (target.group // 32))
+    return max(sizes)
+
+
+def grid_of(kernel: Kernel) -> Dim:
+    """The number of blocks."""
+    (outer,) = kernel.body
+    assert isinstance(outer, Loop) and outer.role is Role.GRID
+    total: Dim = 1
+    for loop in grid_loops(outer):
+        total = total * loop.extent
+    return total
+
+
+def monoid_text(name: str, monoid: str, kinds: tuple[DType, ...]) -> str:
+    """The struct of a monoid: its state, and the merge of two states."""
+    declared = MONOIDS[monoid]
+    fields = declared.fields(kinds)
+    printer = Printer(WIDE, Addresses({}, {}), {})
+    left = tuple(Name(f"a{k}", d) for k, d in enumerate(fields))
+    right = tuple(Name(f"b{k}", d) for k, d in enumerate(fields))
+    unpack = [
+        Line(f"const {WIDE.type(d)} {side}{k} = {side}.at{k};")
+        for side in "ab"
+        for k, d in enumerate(fields)
+    ]
+    lines: list[CNode] = []
+    names: dict[object, str] = {}
+    results: list[str] = []
+    for value in declared.merge(left, right):
+        extra, printed = printer.bind(value, names)  # type: ignore[arg-type]
+        lines += extra
+        results.append(printed)
+    state = Block(
+        "struct State",
+        (*(Line(f"{WIDE.type(d)} at{k};") for k, d in enumerate(fields)),),
+        ";",
+    )
+    merge = Block(
+        "static UA_METHOD State merge(const State a, const State b)",
+        (*unpack, *lines, Line(f"return {{{', '.join(results)}}};")),
+    )
+    return render((Block(f"struct {name}", (state, merge), ";"),))
+
+
+def unit(kernels: tuple[KernelText, ...]) -> str:
+    """One translation unit."""
+    monoids: dict[str, tuple[str, tuple[DType, ...]]] = {}
+    for kernel in kernels:
+        monoids |= kernel.monoids
+    head = render((Directive("#include <ua/kernel.cuh>"), Line("")))
+    structs = [monoid_text(name, *monoids[name]) for name in sorted(monoids)]
+    return "\n".join((head, *structs, *(kernel.definition for kernel in kernels)))
+
+
+def _one_line(label: str) -> str:
+    return " ".join(label.replace("\\", "/").split())[:120]

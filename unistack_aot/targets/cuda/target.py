@@ -1,0 +1,88 @@
+"""The CUDA target: what it schedules, prints and builds, for GPUs and for the emulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from unistack_aot.base.errors import BadInput
+from unistack_aot.emulator.build import compile_kernels
+from unistack_aot.hw.machine import Machine, machine_for_arch
+from unistack_aot.mcir.nodes import Kernel
+from unistack_aot.mcir.program import Program
+from unistack_aot.schedule.lifetimes import export
+from unistack_aot.schedule.prepare import prepare
+from unistack_aot.targets.cuda.build import GENERATIONS, INCLUDE, cubin_job, nvcc, scratch_folder
+from unistack_aot.targets.cuda.legalize import legalize
+from unistack_aot.targets.cuda.source import kernel_text, unit
+from unistack_aot.targets.target import Constants, Progress, Request, Scheduled, Source
+from unistack_aot.targets.toolchain import run_job
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTarget:
+    """One family of levels that share schedules and text; only the tool chain differs."""
+
+    name: str
+    suffix: str
+
+    def levels(self, requested: str | None) -> tuple[str, ...]:
+        """All generations for `cuda`, the one named for `cuda:sm_90`; an error if the compiler is missing."""
+        if requested is not None and requested not in GENERATIONS:
+            raise BadInput(
+                f"no GPU generation is called {requested!r}",
+                hint=f"use one of {', '.join(GENERATIONS)}",
+            )
+        if self.name == "cuda":
+            nvcc()
+        return GENERATIONS if requested is None else (requested,)
+
+    def machine(self, level: str) -> Machine:
+        """The built-in property map of a generation."""
+        return machine_for_arch(level)
+
+    def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
+        """Decide every kernel for this generation."""
+        program, _ = prepare(program)
+        machine = self.machine(request.level)
+        program, kept, _ = legalize(program, dict(constants), request.ranges, machine)
+        return Scheduled(program, kept)
+
+    def emit(
+        self, program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]
+    ) -> Source:
+        """One translation unit with all kernels."""
+        exported = export(program, keys)
+        origins: dict[Kernel, tuple[str, ...]] = {}
+        for launch in exported.launches:
+            known = origins.get(launch.kernel, ())
+            origins[launch.kernel] = tuple(dict.fromkeys((*known, *launch.origins)))
+        texts = tuple(
+            kernel_text(f"k{number}", kernel, request.ranges, origins[kernel])
+            for number, kernel in enumerate(exported.kernels)
+        )
+        files = (("kernels", unit(texts)),)
+        kernels = tuple(each.described for each in texts)
+        return Source(files, kernels, exported.buffers, exported.steps, (request.level,))
+
+    def build(self, source: Source, request: Request, progress: Progress) -> bytes:
+        """Run the tool chain on the one unit."""
+        ((_, text),) = source.files
+        done = _emulated(text, request.level) if self.name == "emulator" else _cubin(text, request)
+        progress(request.name, 1, 1)
+        return done
+
+
+def _cubin(text: str, request: Request) -> bytes:
+    return run_job(cubin_job(request.level, text)).data
+
+
+def _emulated(text: str, level: str) -> bytes:
+    with scratch_folder() as folder:
+        image = Path(folder) / "kernels.so"
+        compile_kernels(text, image, int(level.removeprefix("sm_")), (INCLUDE,))
+        return image.read_bytes()
+
+
+CUDA = DeviceTarget("cuda", ".cubin")
+EMULATOR = DeviceTarget("emulator", ".so")

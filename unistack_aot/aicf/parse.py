@@ -30,7 +30,9 @@ _TOKEN = re.compile(
     r"|(?P<mark>//|[-+*%(),=:;~{}\[\]])"
 )
 _WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
-_DTYPES = frozenset("f64 f32 f16 bf16 i8 i16 i32 i64 u8 u16 u32 u64 bool".split())
+_DTYPES = frozenset(
+    ["f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"]
+)
 _OPERATORS = ("+", "-", "*", "//", "%")
 
 
@@ -55,7 +57,7 @@ def parse_example(source: str, constants: Mapping[str, Array] | None = None) -> 
     """A graph from statements without a header: `%h = neg(%x: f32[2]); mul(%h, %h)`.
 
     Statements end with `;`; those that name nothing are outputs; an input states its type where
-    it occurs first. `constant ~7 : f32[3]` is a constant of seeded values.
+    it occurs first (it may repeat it). `constant ~7 : f32[3]` is a constant of seeded values.
     """
     reader = _Reader(source, tuple(_tokens(source)), dict(constants or {}))
     outputs: list[Node] = []
@@ -174,8 +176,10 @@ class _Reader:
         if not isinstance(kind, TensorType):
             self.fail("an input is a tensor")
         node = Node(Input(name, kind))
-        self.scope.inputs.append(node)
-        self.scope.values[name] = node
+        if self.scope.values.setdefault(name, node) is not node:
+            self.fail(f"%{name} has another type elsewhere")
+        if node not in self.scope.inputs:
+            self.scope.inputs.append(node)
         return node
 
     def statement(self) -> Node | None:
@@ -192,7 +196,7 @@ class _Reader:
     def operand(self) -> Node:
         if self.take("%"):
             name = self.label()
-            if self.sees(":") and name not in self.scope.values:
+            if self.sees(":"):
                 return self.declared(name)
             if name not in self.scope.values:
                 self.fail(f"%{name} has no value yet")

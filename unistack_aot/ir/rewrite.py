@@ -21,6 +21,8 @@ PATIENCE = 200  # steps per term of a pass before the rules are held not to term
 class Rule(Generic[T]):
     """A local rewrite: where `pattern` matches, `replace(**names)` gives the new term or `No(reason)`.
 
+    With `counts`, `replace` is also given `uses(term)`, the number of a term's users, so that it can
+    leave terms alone that would have to be computed twice.
     `needs` names the properties that make it true. `fires` and `holds` are examples in text form:
     terms on which the rule must fire, and terms which it must leave alone.
     """
@@ -31,6 +33,7 @@ class Rule(Generic[T]):
     needs: tuple[str, ...] = ()
     fires: tuple[str, ...] = ()
     holds: tuple[str, ...] = ()
+    counts: bool = False
 
 
 @dataclass(frozen=True)
@@ -220,7 +223,8 @@ class _Pass(Generic[T]):
         """What the first rule that fires makes of a term whose arguments are normal."""
         for rule in self.index.of(term.op):
             for names in match(rule.pattern, term, self._count):
-                found = rule.replace(**names)
+                extra = {"uses": self._count} if rule.counts else {}
+                found = rule.replace(**names, **extra)
                 if isinstance(found, No):
                     self.log.refuse(rule.name, term, found.reason)
                 elif found.type != term.type:

@@ -1,0 +1,110 @@
+"""Rewrites of AICF that its mathematics allows, one file per theme. Not here: the driver (ir/rewrite.py), loops (schedule/)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+
+from unistack_aot.aicf.graph import Graph, Origins
+from unistack_aot.aicf.node import Node
+from unistack_aot.aicf.op import Op
+from unistack_aot.aicf.text import describe
+from unistack_aot.base.errors import BadInput
+from unistack_aot.ir.pattern import Of, Wild
+from unistack_aot.ir.rewrite import Language, Log, rewrite
+from unistack_aot.rules import algebra, attention, online, reindex, tidy
+from unistack_aot.rules.find import NodeJointRule, NodeRule
+from unistack_aot.rules.provenance import inherit
+
+AnyRule = NodeRule | NodeJointRule
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Rules of some themes, applied together until none fires."""
+
+    name: str
+    rules: tuple[AnyRule, ...]
+
+
+# Attention is found before scales move into weights: its scale is part of its own meaning.
+PHASES: tuple[Phase, ...] = (
+    Phase("tidy", (*tidy.RULES, *reindex.RULES, *online.RULES)),
+    Phase("attention", attention.RULES),
+    Phase("algebra", (*tidy.RULES, *reindex.RULES, *algebra.RULES)),
+)
+
+
+@dataclass(frozen=True)
+class RuleReport:
+    """What the rules did: nodes before and after, firings, refusals, and the time in seconds."""
+
+    before: int
+    after: int
+    fired: Mapping[str, int]
+    refused: Mapping[str, tuple[tuple[Node, str], ...]]
+    seconds: float
+    phases: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    @property
+    def total(self) -> int:
+        """All firings."""
+        return sum(self.fired.values())
+
+    def explain(self, name: str) -> str:
+        """Where a rule fired or why it did not, as text; BadInput if there is no such rule."""
+        rule(name)
+        lines = [f"rule {name}: fired {self.fired.get(name, 0)} times"]
+        for node, reason in self.refused.get(name, ()):
+            lines.append(f"  not at {describe(node)}\n    because {reason}")
+        return "\n".join(lines)
+
+
+def rule(name: str) -> AnyRule:
+    """The rule of that name; BadInput if there is none."""
+    for phase in PHASES:
+        for each in phase.rules:
+            if each.name == name:
+                return each
+    raise BadInput(f"no rule is called {name!r}", hint="the rules are listed in docs/aicf.md")
+
+
+def all_rules() -> tuple[AnyRule, ...]:
+    """Every rule of every phase, once."""
+    return tuple({r.name: r for phase in PHASES for r in phase.rules}.values())
+
+
+def apply_rules(graph: Graph, origins: Origins | None = None) -> tuple[Graph, RuleReport]:
+    """The graph after all phases, and what happened; `origins` learns where new nodes come from."""
+    start, before = perf_counter(), sum(1 for _ in graph.nodes())
+    log, seconds = Log(), dict[str, float]()
+    for phase in PHASES:
+        began = perf_counter()
+        graph = apply_phase(graph, phase.rules, log, origins)
+        seconds[phase.name] = perf_counter() - began
+    refused = {name: tuple(found) for name, found in log.refused.items()}
+    after = sum(1 for _ in graph.nodes())
+    return graph, RuleReport(
+        before, after, dict(log.fired), refused, perf_counter() - start, seconds
+    )
+
+
+def apply_phase(
+    graph: Graph, rules: tuple[AnyRule, ...], log: Log, origins: Origins | None = None
+) -> Graph:
+    """The graph after applying some rules until none fires."""
+
+    def build(op: Op, args: tuple[Node, ...]) -> Node:
+        return Node(op, args)
+
+    def told(fresh: Node, old: Node) -> None:
+        if origins is not None:
+            inherit(origins, fresh, old)
+
+    return graph.with_results(rewrite(graph.results, rules, Language(build, told), log))
+
+
+def root_of(each: NodeRule) -> Of | Wild:
+    """The pattern a rule starts from."""
+    return each.pattern

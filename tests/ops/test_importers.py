@@ -549,7 +549,38 @@ HEADS = [
     ),
 ]
 
-ALL = [*UNARY, *BINARY, *ACTIVATION, *REDUCE, *POOL, *NORMAL, *CONTRACT, *CONVOLVE, *QUANT, *HEADS]
+SIGNAL = [
+    case("DFT", "f32[2,8,1]", 17),
+    case("DFT", "f32[2,9,2]", 17, inverse=1),
+    case("DFT", "f32[2,9,1]", 17, onesided=1),
+    case("DFT", "f32[2,4,9,1]", 20, constants={2: np.int64(1)}),
+    case("DFT", "f32[2,9,1]", 20, constants={1: np.int64(6)}),
+    case("DFT", "f32[2,9,1]", 20, constants={1: np.int64(12)}),
+    case(
+        "STFT",
+        "f32[2,64,1]",
+        17,
+        constants={1: np.int64(8), 2: np.hanning(16).astype(np.float32), 3: np.int64(16)},
+    ),
+    case("STFT", "f32[1,40,1]", 17, constants={1: np.int64(5), 3: np.int64(12)}, onesided=0),
+    case("HannWindow", "", 17, constants={0: np.int64(9)}),
+    case("HammingWindow", "", 17, constants={0: np.int64(9)}, periodic=0),
+    case("BlackmanWindow", "", 17, constants={0: np.int64(8)}),
+]
+
+ALL = [
+    *UNARY,
+    *BINARY,
+    *ACTIVATION,
+    *REDUCE,
+    *POOL,
+    *NORMAL,
+    *CONTRACT,
+    *CONVOLVE,
+    *QUANT,
+    *HEADS,
+    *SIGNAL,
+]
 
 
 @pytest.mark.parametrize("given", ALL, ids=[f"{k}-{c}" for k, c in enumerate(ALL)])

@@ -36,6 +36,7 @@ FAMILIES = (
     "einsum",
     "quant",
     "heads",
+    "signal",
 )
 
 for _family in FAMILIES:

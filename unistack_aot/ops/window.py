@@ -300,7 +300,7 @@ def _pool(call: OnnxCall) -> tuple[tuple[int, ...], Window]:
 def import_max_pool(call: OnnxCall) -> Node:
     """Maximum over windows."""
     if call.outputs > 1:
-        raise call.refuse("with its Indices output", "export without it")
+        raise call.refuse("with its Indices output", "export without it; unpooling needs it")
     axes, geometry = _pool(call)
     return Node(WindowFold("max", axes, geometry), (call.arg(0),))
 

@@ -8,10 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from unistack_aot.base.symbolic import Dim, Ranges
+from unistack_aot.base.symbolic import Dim, Ranges, bounds, symbol
 from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.nodes import Drain, Fold, Kernel, Let, Loop, Role, Stmt, Store, Stream, When
+from unistack_aot.mcir.transform import all_loads, around, perfect_nest, walk
 from unistack_aot.schedule.operators import can_fuse, fused, split, with_role
+
+
+LANES = 32  # iterations of a vector loop around folds: two to four registers on every level
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +40,7 @@ def assign_roles(kernel: Kernel, ranges: Ranges, numbers: WideWorkers) -> Kernel
 def _nest(kernel: Kernel, stmt: Stmt, ranges: Ranges, numbers: WideWorkers) -> Stmt:
     if not isinstance(stmt, Loop) or stmt.role is not Role.MAP:
         return _inner(kernel, (stmt,), ranges)[0]
-    loop = _flatten(kernel, stmt, ranges)
+    loop = _flatten(kernel, lanes_innermost(kernel, stmt, ranges), ranges)
     if not _deep(loop):
         return _single(kernel, loop, ranges, numbers)
     if _work(loop) < numbers.task:
@@ -56,6 +60,8 @@ def _flatten(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
 
 def _single(kernel: Kernel, loop: Loop, ranges: Ranges, numbers: WideWorkers) -> Stmt:
     """A loop without loops inside: chunks over workers, vectors inside a chunk."""
+    if _laned(kernel, loop, ranges):
+        return with_role(loop, Role.VECTOR)
     if not _straight(loop.body):
         body = _inner(kernel, loop.body, _with(ranges, loop))
         small = isinstance(loop.extent, int) and _work(loop) < numbers.task
@@ -85,6 +91,8 @@ def _inner(kernel: Kernel, body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt
 def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
     match stmt:
         case Loop():
+            if stmt.role is Role.MAP and _laned(kernel, stmt, ranges):
+                return with_role(stmt, Role.VECTOR)
             if stmt.role is Role.MAP and _straight(stmt.body):
                 vector = _vectorises(kernel, stmt, ranges)
                 return with_role(stmt, Role.VECTOR if vector else Role.SEQ)
@@ -125,6 +133,96 @@ def _vectorises(kernel: Kernel, loop: Loop, ranges: Ranges) -> bool:
 
 def _straight(body: tuple[Stmt, ...]) -> bool:
     return all(isinstance(stmt, Let | Store) for stmt in body)
+
+
+def _laned(kernel: Kernel, loop: Loop, ranges: Ranges) -> bool:
+    """Whether a short loop around folds can run with one partial state per iteration, in vectors."""
+    folds = [stmt for stmt in loop.body if isinstance(stmt, Fold)]
+    simple = all(isinstance(stmt, Let | Store | Fold) for stmt in loop.body)
+    if not folds or not simple or any(fold.body or fold.role is not Role.SEQ for fold in folds):
+        return False
+    if not _short(loop.extent):
+        return False
+    found = accesses(kernel, loop.body, _with(ranges, loop))
+    return all(a.stride(loop.var) in (0, 1) for a in found) and any(
+        a.stride(loop.var) == 1 for a in found if not a.write
+    )
+
+
+def _short(extent: Dim) -> bool:
+    """At most LANES iterations, whatever the symbols are."""
+    top = bounds(extent, {})[1]
+    return top is not None and top <= LANES
+
+
+def lanes_innermost(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
+    """Move the loop along which memory is contiguous inside the others, cut to a vector's length.
+
+    That is the loop over a blocked axis, or, around a fold over a strided axis, the last loop of the result.
+    """
+    loops, body = perfect_nest((loop,))
+    if any(each.role is not Role.MAP for each in loops):
+        return loop
+    chosen = _lane_loop(kernel, loops, body, ranges)
+    if chosen is None:
+        return loop
+    var, size = chosen
+    place = next(k for k, each in enumerate(loops) if each.var == var)
+    picked = loops[place]
+    cut = split(replace(picked, body=body), size, Role.MAP, Role.MAP)
+    inner = cut.body[0]
+    outer = (*loops[:place], replace(cut, body=()), *loops[place + 1 :])
+    moved = around(outer, (inner,))[0]
+    assert isinstance(moved, Loop)
+    return moved
+
+
+def _lane_loop(
+    kernel: Kernel, loops: tuple[Loop, ...], body: tuple[Stmt, ...], ranges: Ranges
+) -> tuple[str, int] | None:
+    """Which loop becomes the vector loop, and how many iterations at once; None to leave the nest alone."""
+    blocked = _blocked_loop(kernel, loops, body)
+    if blocked is not None:
+        return blocked
+    if not any(isinstance(stmt, Fold) for stmt in body) or not loops:
+        return None
+    inside = dict(ranges)
+    for each in loops:
+        inside = _with(inside, each)
+    last = loops[-1]
+    if isinstance(last.extent, int) and last.extent < 8:
+        return None
+    probe = replace(last, extent=LANES, body=body)
+    wide = all(_strided(kernel, s, inside) for s in body if isinstance(s, Fold))
+    return (last.var, LANES) if wide and _laned(kernel, probe, inside) else None
+
+
+def _strided(kernel: Kernel, fold: Fold, ranges: Ranges) -> bool:
+    """Whether a fold would have to read with a stride along its last axis."""
+    inside = dict(ranges)
+    for axis in fold.axes:
+        inside[axis.var] = (0, axis.extent - 1 if isinstance(axis.extent, int) else None)
+    found = accesses(kernel, (replace(fold, axes=()),), inside)
+    return any(a.stride(fold.axes[-1].var) not in (0, 1) for a in found)
+
+
+def _blocked_loop(
+    kernel: Kernel, loops: tuple[Loop, ...], body: tuple[Stmt, ...]
+) -> tuple[str, int] | None:
+    """The loop that indexes the blocked axis of a result, or else of an operand."""
+    names = {each.var for each in loops}
+    stores = [(s.buffer, s.index) for s in walk(body) if isinstance(s, Store)]
+    reads = [(load.buffer, load.index) for load in all_loads(body)]
+    layouts = {p.name: p.layout for p in kernel.params}
+    for buffer, index in (*stores, *reads):
+        layout = layouts.get(buffer)
+        if layout is None or layout.block is None:
+            continue
+        axis, size = layout.block
+        var = str(index[axis])
+        if var in names and index[axis] == symbol(var):
+            return var, size
+    return None
 
 
 def _deep(loop: Loop) -> bool:

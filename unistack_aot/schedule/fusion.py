@@ -6,10 +6,19 @@ Every fusion saves the store and loads of one far buffer; limits keep kernels sm
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import prod
 
-from unistack_aot.base.symbolic import Dim, symbol, text
+from unistack_aot.base.symbolic import Dim, evaluate, symbol, symbols, text
 from unistack_aot.base.verdict import YES, No, Yes
-from unistack_aot.ir.scalar import IndexEntry, Load, Name, Scalar, postorder, substitute_indices
+from unistack_aot.ir.scalar import (
+    IndexEntry,
+    Load,
+    Name,
+    Scalar,
+    loads,
+    postorder,
+    substitute_indices,
+)
 from unistack_aot.mcir.canonical import apart_from, closed, opened, union
 from unistack_aot.mcir.nodes import Access, Fold, Kernel, Let, Loop, Param, Role, Stmt, Store
 from unistack_aot.mcir.program import (
@@ -27,6 +36,7 @@ from unistack_aot.mcir.transform import (
     perfect_nest,
     replace_loads,
     rewrite,
+    scalars,
     substitute_vars,
     walk,
 )
@@ -35,6 +45,7 @@ from unistack_aot.schedule.uses import Uses, cost, is_movement, touched, uses_of
 
 MOST_PARAMS = 24  # kernels beyond this spend their registers on addresses
 MOST_NODES = 400  # scalar nodes per kernel; larger ones take compilers minutes
+TYPICAL = 64  # what a symbolic extent counts for when two numbers of points are compared
 CHEAP = 4.0  # operations that are cheaper to repeat than to store and load
 
 
@@ -49,9 +60,9 @@ class Fuser:
 
     def run(self) -> tuple[Step, ...]:
         """All fusions, in the order that leaves most for the later ones."""
-        self.sweep(self.inline)
         self.sweep(self.extend)
         self.sweep(self.inline)
+        self.sweep(self.extend)
         self.sweep(self.join_rows)
         self.sweep(self.extend)
         return tuple(step for step in self.steps if step is not None)
@@ -103,7 +114,7 @@ class Fuser:
         if readers > 1 and not moves and not _constant_like(store.value):
             return No("several readers would repeat its arithmetic")
         repeats = evaluations(reader, result)
-        if repeats > 1 and not moves and cost(store.value) * (repeats - 1) > CHEAP:
+        if repeats > 1.01 and not moves and cost(store.value) * (repeats - 1) > CHEAP:
             return No("the reader loads it several times")
         if movement_hurts(producer, reader):
             return No("its access pattern is better paid once")
@@ -386,44 +397,41 @@ def _constant_like(value: Scalar) -> bool:
     return not any(isinstance(n, Load) for n in postorder(value))
 
 
-def evaluations(reader: Launch, result: str) -> int:
-    """How often the reader evaluates each element of `result`, by its load sites and loops that do not index it."""
-    names = [p.name for p, a in zip(reader.kernel.params, reader.args, strict=True) if a == result]
-    distinct = {load for load in all_loads(reader.kernel.body) if load.buffer in names}
-    repeats = 0
-    for load in distinct:
-        repeats += _repeat(reader.kernel.body, load, 1)
-    return repeats
+def evaluations(reader: Launch, result: str) -> float:
+    """How often the reader evaluates each element of `result`: points of the loops around its loads per element.
+
+    Symbolic extents count as `TYPICAL`, since only the ratio matters.
+    """
+    param = next(
+        p for p, a in zip(reader.kernel.params, reader.args, strict=True) if a == result
+    )
+    elements = max(1, _typical(prod(param.shape)))
+    return _points(reader.kernel.body, param.name, 1) / elements
 
 
-def _repeat(body: tuple[Stmt, ...], load: Load, factor: int) -> int:
+def _points(body: tuple[Stmt, ...], buffer: str, around: int) -> int:
     total = 0
     for stmt in body:
-        used = load in set(all_loads((stmt,)))
-        if not used:
-            continue
         match stmt:
             case Loop():
-                total += _repeat(stmt.body, load, factor * _reuse(load, stmt.var, stmt.extent))
+                total += _points(stmt.body, buffer, around * max(1, _typical(stmt.extent)))
             case Fold():
-                scale = factor
+                inside = around
                 for axis in stmt.axes:
-                    scale *= _reuse(load, axis.var, axis.extent)
-                total += scale
+                    inside *= max(1, _typical(axis.extent))
+                total += _points(stmt.body, buffer, inside)
+                total += inside * _sites(stmt.values, buffer)
             case _:
-                total += factor
+                total += around * _sites(scalars(stmt), buffer)
     return total
 
 
-def _reuse(load: Load, var: str, extent: Dim) -> int:
-    """Iterations of a loop that all read the same element."""
-    for entry in load.index:
-        names = entry.symbols if not isinstance(entry, int | Scalar) else frozenset[str]()
-        if var in names:
-            return 1
-        if isinstance(entry, Scalar):
-            return 1
-    return extent if isinstance(extent, int) else 64
+def _sites(values: tuple[Scalar, ...], buffer: str) -> int:
+    return len({load for v in values for load in loads(v) if load.buffer == buffer})
+
+
+def _typical(extent: Dim) -> int:
+    return evaluate(extent, dict.fromkeys(symbols(extent), TYPICAL))
 
 
 def movement_hurts(producer: Launch, reader: Launch) -> bool:

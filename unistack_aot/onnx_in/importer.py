@@ -72,12 +72,12 @@ def import_model(model: Model, dims: Declared | None = None) -> Imported:
 
 def settled(source: Source, dims: Declared) -> tuple[Graph, Session, tuple[str, ...]]:
     """Import as far as possible, again and again while dimensions turn out to be related."""
-    declared, assumed = dict(dims), list[str]()
+    declared, assumed, weights = dict(dims), list[str](), dict[str, Node]()
     DimTable(declared).check_numbers()
     while True:
         table = DimTable(declared)
         try:
-            graph, session = attempt(source, table, dims)
+            graph, session = attempt(source, table, dims, weights)
         except Assumed as stop:
             declared |= stop.assumption.declared
             assumed.append(stop.assumption.sentence)
@@ -85,17 +85,19 @@ def settled(source: Source, dims: Declared) -> tuple[Graph, Session, tuple[str, 
         return graph, session, tuple(assumed)
 
 
-def attempt(source: Source, table: DimTable, dims: Declared) -> tuple[Graph, Session]:
+def attempt(
+    source: Source, table: DimTable, dims: Declared, weights: dict[str, Node]
+) -> tuple[Graph, Session]:
     """One import; what could not be imported is in the session's gaps. Raises Assumed."""
     proto = source.proto.graph
     _refuse_sparse(proto)
-    weights = {tensor.name: tensor for tensor in proto.initializer}
-    inputs = [value for value in proto.input if value.name not in weights]
+    held = {tensor.name: tensor for tensor in proto.initializer}
+    inputs = [value for value in proto.input if value.name not in held]
     kinds = list(input_types(inputs, table))
     table.check_names(dims)
     functions = {(f.domain, f.name, f.overload): f for f in source.proto.functions}
-    session = Session(source.folder, functions, table)
-    scope = Scope(session, source.opsets, initializers=weights)
+    session = Session(source.folder, functions, table, weights)
+    scope = Scope(session, source.opsets, initializers=held)
     for name, kind in kinds:
         if name in scope.values:
             raise BadModel(f"two inputs are called {name!r}", at=name, hint="export it again")

@@ -43,6 +43,7 @@ class Session:
     folder: Path | None
     functions: Mapping[tuple[str, str, str], onnx.FunctionProto]
     table: DimTable
+    weights: dict[str, Node]
     origins: Origins = field(default_factory=Origins)
     folding: Folder = field(default_factory=Folder)
     gaps: list[Gap] = field(default_factory=list)
@@ -107,9 +108,16 @@ class Scope:
 
     def _own(self, name: str) -> Node | None:
         if name not in self.values and name in self.initializers:
-            array = read_tensor(self.initializers[name], self.session.folder, name)
-            self.values[name] = Node(Constant(ArrayData.of(array)))
+            self.values[name] = self._constant(name)
         return self.values.get(name)
+
+    def _constant(self, name: str) -> Node:
+        """An initializer; the model's own are shared between imports that start again."""
+        shared = self.session.weights if self.parent is None and not self.calls else {}
+        if name not in shared:
+            array = read_tensor(self.initializers[name], self.session.folder, name)
+            shared[name] = Node(Constant(ArrayData.of(array)))
+        return shared[name]
 
     def inside(self, closed: bool, prefix: str) -> Scope:
         """A scope for a region of a node of this one."""

@@ -24,10 +24,13 @@ FACETS = ("infer", "reference", "lower", "samples")
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One test case: operand types in text ("f32[2,3]"), the op's attributes, and how to fill the operands.
+    """One test case: operand types in text ("f32[2,3]"), attributes, and how to fill the operands.
 
-    `fill` names a generator per operand: "normal", "positive", "unit" (inside (-1, 1)), "index:N" (integers in
-    [-N, N)), "bool", "small" (integers in [-4, 4]), "zeros". Missing entries mean "normal" for floats, "small" for integers.
+    `fill` names a generator per operand: "normal", "positive", "unit" (inside (-1, 1)),
+    "above_one", "halves" (multiples of 0.5), "special" (NaN, infinities, zeros), "index:N"
+    (integers in [-N, N)), "bool", "small" (integers in [-4, 4]), "nonzero", "count" (0 to 3),
+    "full" (the dtype's range), "one", "zeros". Missing entries mean "normal" for floats, "bool"
+    for bool, "small" for integers. Plain symbols in a type take the value 3.
     """
 
     args: tuple[str, ...]

@@ -22,7 +22,8 @@ LARGEST_TABLE = 1 << 24  # elements; a longer transform needs a fast algorithm, 
 def fourier_table(rows: int, parts: int, length: int, bins: int, sign: float) -> Array:
     """W[n, c, k, r]: part r of bin k from part c of element n of a transform.
 
-    exp(sign 2 pi i n k / length) as the 2x2 matrix of a complex product; rows from `length` on are 0.
+    exp(sign 2 pi i n k / length) as the 2x2 matrix of a complex product; rows from `length` on
+    are 0.
     """
     n, k = np.arange(rows), np.arange(bins)
     angle = 2 * np.pi / length * (np.outer(n, k) % length)

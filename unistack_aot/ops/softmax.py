@@ -17,9 +17,12 @@ from unistack_aot.ir import formula as word
 from unistack_aot.ir.scalar import Name, Scalar, cast
 from unistack_aot.mcir.monoids import accumulator
 from unistack_aot.mcir.nodes import Fold, Kernel, Loop, Param, Store
-from unistack_aot.ops.fold import check_axes, index_fold, require_float
+from unistack_aot.ops.compare import Equal
+from unistack_aot.ops.convert import converted
+from unistack_aot.ops.fold import ArgExtreme, check_axes, index_fold, require_float
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import Operand, TensorOp, nest, sample
+from unistack_aot.ops.positions import Progression
 from unistack_aot.ops.reindex import axis_of, reshape
 
 
@@ -141,3 +144,28 @@ def import_log_softmax_rows(call: OnnxCall) -> Node:
 def import_log_softmax(call: OnnxCall) -> Node:
     """LogSoftmax along one axis."""
     return _along_axis(call, LogSoftmax)
+
+
+def _first_greatest(x: Node, axis: int) -> Node:
+    """1 at the first maximum along an axis, else 0."""
+    places = Node(Progression(0, 1, x.tensor.shape[axis]))
+    column = reshape(places, (x.tensor.shape[axis], *((1,) * (x.tensor.rank - axis - 1))))
+    chosen = Node(Equal(), (Node(ArgExtreme(axis), (x,)), column))
+    return converted(chosen, x.tensor.dtype)
+
+
+@onnx("Hardmax")
+def import_hardmax_rows(call: OnnxCall) -> Node:
+    """Hardmax over all axes from `axis` on."""
+    x = call.arg(0)
+    shape = x.tensor.shape
+    axis = axis_of(call.attr("axis", 1), len(shape), call)
+    rows = reshape(x, (prod(shape[:axis], start=1), prod(shape[axis:], start=1)))
+    return reshape(_first_greatest(rows, 1), shape)
+
+
+@onnx("Hardmax", since=13)
+def import_hardmax(call: OnnxCall) -> Node:
+    """Hardmax along one axis."""
+    x = call.arg(0)
+    return _first_greatest(x, axis_of(call.attr("axis", -1), x.tensor.rank, call))

@@ -99,7 +99,7 @@ def _limits(value: Dim, name: str) -> set[int]:
 
 def _multiple(left: Dim, right: Dim, name: str, table: DimTable) -> tuple[Declared, str] | None:
     divisors = sorted(_divisors(left, name) | _divisors(right, name))
-    candidates = sorted({*divisors, *([lcm(*divisors)] if divisors else [])})
+    candidates: list[int] = sorted({*divisors, lcm(*divisors)} - {1})
     low, high = table.ranges.get(name, (1, None))
     for factor in candidates:
         part = f"{name}.{factor}"

@@ -228,12 +228,16 @@ def _positions(dim: Dim, size: Dim) -> Array:
 def _at(place: IndexEntry, size: Dim) -> Array:
     if not isinstance(place, Scalar):
         return _positions(place, size)
-    return np.broadcast_to(evaluate(place, index=lambda d: _positions(d, size)), (size,))
+    return np.broadcast_to(
+        evaluate(place, index=lambda d: _positions(d, size)), static((size,), "size")
+    )
 
 
 def _weights(weight: Scalar | None, size: Dim) -> Array:
     assert weight is not None
-    return np.broadcast_to(evaluate(weight, index=lambda d: _positions(d, size)), (size,))
+    return np.broadcast_to(
+        evaluate(weight, index=lambda d: _positions(d, size)), static((size,), "size")
+    )
 
 
 @onnx("Upsample", since=1)

@@ -78,7 +78,7 @@ class ScatterElements(Scatter):
         """numpy's unbuffered ufunc.at."""
         x, index, updates = arrays
         position, valid = wrap_array(index, x.shape[self.axis])
-        places = list(np.indices(index.shape))
+        places: list[Array] = [np.asarray(p) for p in np.indices(index.shape)]
         places[self.axis] = position
         return _apply(x, tuple(p[valid] for p in places), updates[valid], self.combine)
 

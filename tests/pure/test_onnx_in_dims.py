@@ -9,6 +9,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from unistack_aot.aicf.bind import dims_of
 from unistack_aot.base.errors import BadInput, BadModel, Unsupported
 from unistack_aot.base.symbolic import text
 from unistack_aot.onnx_in import import_model
@@ -154,3 +155,13 @@ def test_extents_that_agree_only_for_some_sizes_ask_for_a_declaration() -> None:
     assert "Add(17) whose operands agree only where 7 = rows" in str(error.value)
     assert "declare a size for dimension rows" in str(error.value)
     assert shapes(made, {"rows": 7}) == [["7", "3"], ["7", "3"]]
+
+
+def test_a_multiple_is_solved_from_the_actual_extent() -> None:
+    graph = import_model(model({"x": ["height", 2]}), {"height": "32*rows"}).graph
+    assert dims_of(graph, {"x": (96, 2)}) == {"rows": 3}
+    with pytest.raises(BadInput) as error:
+        dims_of(graph, {"x": (100, 2)})
+    assert str(error.value) == (
+        "input x has extent 100 on axis 0\n  do: the model declares 32*rows there, which is 96 here"
+    )

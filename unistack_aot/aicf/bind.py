@@ -11,7 +11,16 @@ from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import ArrayData, Input
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.errors import BadInput
-from unistack_aot.base.symbolic import Dim, Sym, evaluate, substitute, symbol, symbols, text
+from unistack_aot.base.symbolic import (
+    Dim,
+    Sym,
+    evaluate,
+    linear_split,
+    substitute,
+    symbol,
+    symbols,
+    text,
+)
 
 T = TypeVar("T")
 
@@ -73,6 +82,8 @@ def dims_of(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, in
                 if dim is symbol(name):
                     found.setdefault(name, size)
             pending.append((label, axis, dim, size))
+    for _, _, dim, size in pending:
+        _solve(dim, size, found)
     for label, axis, dim, size in pending:
         if symbols(dim) <= found.keys() and evaluate(dim, found) != size:
             raise BadInput(
@@ -80,3 +91,14 @@ def dims_of(graph: Graph, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, in
                 hint=f"the model declares {text(dim)} there, which is {evaluate(dim, found)} here",
             )
     return found
+
+
+def _solve(dim: Dim, size: int, found: dict[str, int]) -> None:
+    """Learn the one unknown symbol of an extent such as 32*rows or past + 1."""
+    unknown = symbols(dim) - found.keys()
+    parts = linear_split(dim, next(iter(unknown))) if len(unknown) == 1 else None
+    if parts is None:
+        return
+    factor, rest = evaluate(parts[0], found), evaluate(parts[1], found)
+    if factor:
+        found[next(iter(unknown))] = (size - rest) // factor

@@ -20,7 +20,7 @@ from unistack_aot.artifact.tensors import TensorFile
 from unistack_aot.artifact.writer import Written, write_package
 from unistack_aot.base.options import DimRange, DimRequest, Options, dim_ranges
 from unistack_aot.base.symbolic import Ranges, text
-from unistack_aot.lower.driver import lower_graph
+from unistack_aot.lower import lower_graph
 from unistack_aot.mcir.program import Kind, Program
 from unistack_aot.onnx_in import Imported, import_model
 from unistack_aot.onnx_in.read import Model
@@ -240,6 +240,16 @@ def _tensor(name: str, kind: TensorType) -> manifest.Tensor:
     return manifest.Tensor(name, kind.dtype.name, tuple(text(d) for d in kind.shape))
 
 
+def manifest_dims(
+    ranges: Mapping[str, tuple[int, int | None]], options: Options | None = None
+) -> tuple[manifest.Dim, ...]:
+    """The symbolic dimensions as the package describes them."""
+    return tuple(
+        _dim(name, bounds, options.dim(name) if options else None)
+        for name, bounds in ranges.items()
+    )
+
+
 def _dim(name: str, bounds: tuple[int, int | None], asked: DimRange | None) -> manifest.Dim:
     low, high = bounds
     last = UNBOUNDED if high is None else high
@@ -258,14 +268,13 @@ def _write(
     options: Options,
 ) -> Written:
     constants = {key: array for b in built for key, array in b.constants.items()}
-    dims = tuple(_dim(name, bounds, options.dim(name)) for name, bounds in imported.ranges.items())
     description = manifest.Manifest(
         producer=f"unistack_aot {VERSION}",
         model=imported.name,
         inputs=tuple(_tensor(node.op.label, node.tensor) for node in graph.inputs),  # type: ignore[attr-defined]
         outputs=tuple(_tensor(name, node.tensor) for name, node in graph.outputs),
         variants=tuple(b.variant for b in built),
-        dims=dims,
+        dims=manifest_dims(imported.ranges, options),
         golden=golden.entries,
         options=(f"precision={options.precision}",),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from unistack_aot.aicf.op import ArrayData
@@ -12,11 +13,11 @@ from unistack_aot.base.dtypes import f32
 from unistack_aot.base.symbolic import Dim, Ranges
 from unistack_aot.base.verdict import No
 from unistack_aot.mcir.canonical import canonical, closed, opened
-from unistack_aot.mcir.layout import Layout
+from unistack_aot.mcir.layout import PLAIN, Layout
 from unistack_aot.ir.scalar import Call, Scalar, transform
 from unistack_aot.mcir.nodes import Kernel, Param, Stmt
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
-from unistack_aot.mcir.transform import map_scalars
+from unistack_aot.mcir.transform import map_scalars, rename_buffers
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.layouts import halo_of, is_window
@@ -64,7 +65,9 @@ class Legalizer:
         kernel = opened(launch)
         site = find_site(kernel)
         packing: list[Launch] = []
-        if isinstance(site, Site):
+        if isinstance(site, Site) and not site.cols:
+            kernel = self.depthwise(kernel, site)
+        elif isinstance(site, Site):
             tiles = self.contraction(launch, kernel, site)
             if not isinstance(tiles, No):
                 packing, kernel = tiles
@@ -102,6 +105,22 @@ class Legalizer:
         blocks = choose_blocks(site, depth)
         return packing, tiled(kernel, site, depth, a.layout, packed, blocks, self.ranges)
 
+    def depthwise(self, kernel: Kernel, site: Site) -> Kernel:
+        """Weights of a depthwise convolution in the activations' channel blocks, so that lanes read neighbours."""
+        a, b = kernel.param(site.a.load.buffer), kernel.param(site.b.load.buffer)
+        buffer = self.buffers[b.name]
+        block = a.layout.block
+        if block is None or buffer.constant is None or buffer.kind is not Kind.CONSTANT:
+            return kernel
+        shared = [k for k, e in enumerate(site.b.load.index) if e == site.a.load.index[block[0]]]
+        if len(shared) != 1:
+            return kernel
+        layout = Layout((shared[0], block[1]))
+        name = self.constant(laid_out(self.constants[buffer.constant], layout), b.shape, layout)
+        fresh = replace(b, name=name, layout=layout)
+        params = tuple(fresh if p.name == b.name else p for p in kernel.params)
+        return replace(kernel, params=params, body=rename_buffers(kernel.body, {b.name: name}))
+
     def oriented(self, kernel: Kernel, site: Site) -> Site:
         """Constants, or else the operand that holds the result's last axis, go to the right (packed) side."""
         left, right = (self.buffers[f.load.buffer].kind for f in (site.a, site.b))
@@ -117,13 +136,17 @@ class Legalizer:
         array = pack_constant(site, depth, layout, self.constants[buffer.constant])
         return None if array is None else self.constant(array)
 
-    def constant(self, array: Array) -> str:
-        """A constant buffer with this content."""
+    def constant(
+        self, array: Array, shape: tuple[Dim, ...] | None = None, layout: Layout = PLAIN
+    ) -> str:
+        """A constant buffer with this physical content; `shape` is the logical one where they differ."""
         data = ArrayData.of(array)
         name = f"k_{data.digest[:16]}"
         if name not in self.buffers:
-            shape = tuple(int(n) for n in array.shape)
-            self.buffers[name] = Buffer(name, f32, shape, Kind.CONSTANT, constant=data.digest)
+            logical = tuple(int(n) for n in array.shape) if shape is None else shape
+            self.buffers[name] = Buffer(
+                name, f32, logical, Kind.CONSTANT, layout, constant=data.digest
+            )
             self.constants[data.digest] = data.array
         return name
 
@@ -143,6 +166,19 @@ class Legalizer:
         like = Launch(kernel, (b.name, name), launch.origins, "pack")
         packing.append(closed(opened(like), like))
         return name
+
+
+def laid_out(array: Array, layout: Layout) -> Array:
+    """An array in the memory order of a layout, padding zero."""
+    halo = layout.halo or ((0, 0),) * array.ndim
+    array = np.pad(array, halo)
+    if layout.block is None:
+        return np.ascontiguousarray(array)
+    axis, size = layout.block
+    extra = [(0, -array.shape[k] % size if k == axis else 0) for k in range(array.ndim)]
+    padded = np.pad(array, extra)
+    shape = (*padded.shape[:axis], -1, size, *padded.shape[axis + 1 :])
+    return np.ascontiguousarray(np.moveaxis(padded.reshape(shape), axis + 1, -1))
 
 
 def without_covered_guards(launch: Launch, ranges: Ranges) -> Launch:

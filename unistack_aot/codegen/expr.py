@@ -72,7 +72,8 @@ class Printer:
         if const or not words:
             words.append(f"+{const}" if const >= 0 and words else str(const))
         text = " ".join(w[0] + " " + w[1:] if i and w[0] in "+-" else w for i, w in enumerate(words))
-        return f"({text})" if len(words) > 1 else text
+        alone = len(words) == 1 and all(coefficient == 1 for coefficient, _ in parts)
+        return text if alone else f"({text})"
 
     def _atom(self, atom: Atom) -> str:
         match atom:

@@ -270,13 +270,10 @@ def _spread(
 
 def decoded(axes: tuple[Axis, ...], joint: Dim) -> dict[str, Dim]:
     """Each axis's variable as an expression of the joint (row-major) number."""
-    env: dict[str, Dim] = {}
-    for position in range(len(axes) - 1, -1, -1):
-        axis = axes[position]
-        if axis.extent == 1:
-            env[axis.var] = 0
-            continue
-        env[axis.var] = joint % axis.extent if position else joint
+    env: dict[str, Dim] = {axis.var: 0 for axis in axes}
+    live = [axis for axis in axes if axis.extent != 1]
+    for axis in reversed(live):
+        env[axis.var] = joint if axis is live[0] else joint % axis.extent
         joint = joint // axis.extent
     return env
 

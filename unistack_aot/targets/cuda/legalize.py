@@ -12,8 +12,12 @@ from unistack_aot.hw.machine import Machine
 from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.nodes import Kernel
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Launch, Program, Step
+from unistack_aot.base.verdict import No
+from unistack_aot.schedule.block_tiles import block_tiled, choose_tile, oriented
+from unistack_aot.schedule.contraction import find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.many_narrow import assign_roles, stages
+from unistack_aot.targets.cuda.instructions import instructions_for
 from unistack_aot.targets.cuda.narrow_floats import widened
 
 Array = NDArray[Any]
@@ -27,6 +31,7 @@ class Legalizer:
     machine: Machine
     buffers: dict[str, Buffer]
     constants: dict[str, Array]
+    precision: str
     decisions: list[Decision] = field(default_factory=list)
     decided: dict[Kernel, Kernel] = field(default_factory=dict)
 
@@ -54,18 +59,40 @@ class Legalizer:
     def roles(self, launch: Launch) -> Launch:
         """Loop roles of a launch of one nest."""
         if launch.kernel not in self.decided:
-            kernel = widened(launch.kernel)
-            found, decision = assign_roles(kernel, self.ranges, self.machine)
-            self.decisions.append(decision)
+            kernel = launch.kernel
+            found = self.contraction(kernel)
+            if isinstance(found, No):
+                found, decision = assign_roles(widened(kernel), self.ranges, self.machine)
+                self.decisions.append(decision)
             self.decided[launch.kernel] = canonical(found)
         return replace(launch, kernel=self.decided[launch.kernel])
 
+    def contraction(self, kernel: Kernel) -> Kernel | No:
+        """A contraction over near tiles, if some tile instruction pays."""
+        site = find_site(kernel)
+        if isinstance(site, No):
+            return site
+        site = oriented(kernel, site, self.ranges)
+        operands = (site.a.load.dtype, site.b.load.dtype)
+        tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
+        chosen = choose_tile(kernel, site, tiles, self.machine, self.ranges)
+        if isinstance(chosen, No):
+            return chosen
+        tile, decision = chosen
+        self.decisions.append(decision)
+        tail = widened(kernel.with_body(site.tail)).body
+        return block_tiled(kernel, replace(site, tail=tail), tile, self.machine, self.ranges)
+
 
 def legalize(
-    program: Program, constants: dict[str, Array], ranges: Ranges, machine: Machine
+    program: Program,
+    constants: dict[str, Array],
+    ranges: Ranges,
+    machine: Machine,
+    precision: str,
 ) -> tuple[Program, dict[str, Array], tuple[Decision, ...]]:
     """The whole program for one generation, its constants, and why."""
-    work = Legalizer(ranges, machine, program.by_name(), dict(constants))
+    work = Legalizer(ranges, machine, program.by_name(), dict(constants), precision)
     steps = work.steps(program.steps)
     done = Program(program.name, tuple(work.buffers.values()), steps)
     return done, work.constants, tuple(work.decisions)

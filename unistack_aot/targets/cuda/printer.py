@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.errors import IRError
-from unistack_aot.base.symbolic import Dim, bounds, simplify, substitute
-from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
+from unistack_aot.base.symbolic import bounds, simplify
+from unistack_aot.codegen.ctree import Block, CNode, Line
 from unistack_aot.codegen.dialect import Dialect
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
-from unistack_aot.ir.scalar import IndexEntry, Load, Name, Scalar
 from unistack_aot.mcir.monoids import MONOIDS, Monoid
 from unistack_aot.mcir.nodes import (
     Contract,
     Drain,
     Fill,
     Fold,
-    Let,
+    Kernel,
     Loop,
     Role,
     Stmt,
@@ -26,7 +25,8 @@ from unistack_aot.mcir.nodes import (
     Tile,
 )
 from unistack_aot.mcir.transform import walk
-from unistack_aot.schedule.vectors import always_loaded, is_wide
+from unistack_aot.targets.cuda.tiles import TileKernel, find_tiles, tile_statement
+from unistack_aot.targets.cuda.wide import Wide
 
 WARP = 32
 
@@ -36,9 +36,10 @@ class DevicePrinter:
 
     vectors = True
 
-    def __init__(self, dialect: Dialect, group: int) -> None:
+    def __init__(self, dialect: Dialect, kernel: Kernel) -> None:
         self.dialect = dialect
-        self.group = group
+        self.group = kernel.group
+        self.tiles: TileKernel | None = find_tiles(kernel.body)
         self.monoids: dict[str, tuple[str, tuple[DType, ...]]] = {}
         self.scratch: list[str] = []
 
@@ -109,7 +110,7 @@ class DevicePrinter:
         """Wide loads, one unrolled loop over the elements in registers, wide stores."""
         if not isinstance(loop.extent, int):
             raise IRError(f"a vector loop of {loop.extent} steps")
-        wide = Wide(loop.var, loop.extent, writer, self)
+        wide = Wide(loop.var, loop.extent, writer)
         with writer.scope(loop.var, loop.extent):
             return wide.around(loop.body)
 
@@ -144,7 +145,7 @@ class DevicePrinter:
         lane = fold.axes[1]
         if not isinstance(lane.extent, int):
             raise IRError(f"a vector of {lane.extent} points")
-        wide = Wide(lane.var, lane.extent, writer, self)
+        wide = Wide(lane.var, lane.extent, writer)
         with writer.scope(lane.var, lane.extent):
             return wide.folded(fold, monoid)
 
@@ -179,113 +180,14 @@ class DevicePrinter:
         match stmt:
             case Sync():
                 return (Line("__syncthreads();"),)
+            case _ if self.tiles is not None:
+                return tile_statement(stmt, self.tiles, writer)
             case _:
                 raise IRError(f"cannot print {type(stmt).__name__} outside a tile kernel")
 
     def combine(self, store: Store, place: str, value: str) -> str:
         """An atomic update: other threads may combine with the same element."""
         return f"ua::combine_{store.combine}(&{place}, {value});"
-
-
-class Wide:
-    """One vector step: `width` elements of `var` in registers."""
-
-    def __init__(self, var: str, width: int, writer: KernelWriter, target: DevicePrinter) -> None:
-        self.var, self.width = var, width
-        self.writer, self.target = writer, target
-        self.names: dict[Scalar, str] = {}
-
-    def around(self, body: tuple[Stmt, ...]) -> tuple[CNode, ...]:
-        """A straight body of lets and stores."""
-        found = [x for s in body if isinstance(s, Let | Store) for x in always_loaded(s.value)]
-        loads = self.loads(tuple(dict.fromkeys(found)))
-        held: list[CNode] = []
-        after: list[CNode] = []
-        inner: list[CNode] = []
-        names = dict(self.names)
-        for stmt in body:
-            match stmt:
-                case Store() if self._wide(stmt.buffer, stmt.index):
-                    number = len(after)
-                    lines, text = self.writer.printer.bind(stmt.value, names)
-                    kind = self.target.dialect.type(stmt.value.dtype)
-                    held.append(Line(f"ua::Vector<{kind}, {self.width}> out{number};"))
-                    inner += [*lines, Line(f"out{number}[{identifier(self.var)}] = {text};")]
-                    place = self._first(stmt.buffer, stmt.index)
-                    after.append(Line(f"ua::store(&{place}, out{number});"))
-                case Store():
-                    lines, text = self.writer.printer.bind(stmt.value, names)
-                    place = self.writer.printer.element(stmt.buffer, stmt.index, names)
-                    if stmt.combine == "set":
-                        inner += [*lines, Line(f"{place} = {text};")]
-                    else:
-                        inner += [*lines, Line(self.target.combine(stmt, place, text))]
-                case Let():
-                    lines, text = self.writer.printer.bind(stmt.value, names)
-                    kind = self.target.dialect.type(stmt.value.dtype)
-                    inner += [*lines, Line(f"const {kind} {identifier(stmt.name)} = {text};")]
-                case _:
-                    raise IRError(f"{type(stmt).__name__} inside a vector loop")
-        return (Block("", (*loads, *held, *self._loop(tuple(inner)), *after)),)
-
-    def folded(self, fold: Fold, monoid: Monoid) -> tuple[CNode, ...]:
-        """The points of one vector merged into the fold's states."""
-        found = [load for value in fold.values for load in always_loaded(value)]
-        loads = self.loads(tuple(dict.fromkeys(found)))
-        held = {load: Name(f"{text}", load.dtype) for load, text in self.names.items()}
-        fields = monoid.fields(tuple(v.dtype for v in fold.values))
-        states = tuple(Name(s, d) for s, d in zip(fold.states, fields, strict=True))
-        del held
-        lines, lifted = self._lifted(fold)
-        merged = self.writer.assign(states, monoid.merge(states, monoid.lift(lifted)))
-        return (*loads, *self._loop((*lines, *merged)))
-
-    def _lifted(self, fold: Fold) -> tuple[list[CNode], tuple[Scalar, ...]]:
-        """The fold's inputs as named values."""
-        lines: list[CNode] = []
-        values: list[Scalar] = []
-        names = dict(self.names)
-        for number, value in enumerate(fold.values):
-            extra, text = self.writer.printer.bind(value, names)
-            kind = self.target.dialect.type(value.dtype)
-            lines += [*extra, Line(f"const {kind} point{number} = {text};")]
-            values.append(Name(f"point{number}", value.dtype))
-        return lines, tuple(values)
-
-    def loads(self, loads: tuple[Load, ...]) -> tuple[CNode, ...]:
-        """Wide loads of what is contiguous; the names by which the elements are known from now on."""
-        lines: list[CNode] = []
-        for load in loads:
-            if not self._wide(load.buffer, load.index):
-                continue
-            name = f"in{len(lines)}"
-            place = self._first(load.buffer, load.index)
-            lines.append(Line(f"const auto {name} = ua::load<{self.width}>(&{place});"))
-            self.names[load] = f"{name}[{identifier(self.var)}]"
-        return tuple(lines)
-
-    def _loop(self, inner: tuple[CNode, ...]) -> tuple[CNode, ...]:
-        var = identifier(self.var)
-        return (
-            Directive(self.target.dialect.simd),
-            Block(f"for (int {var} = 0; {var} < {self.width}; ++{var})", inner),
-        )
-
-    def _wide(self, buffer: str, index: tuple[IndexEntry, ...]) -> bool:
-        param = next((p for p in self.writer.kernel.params if p.name == buffer), None)
-        if param is None:
-            return False
-        return is_wide(param, index, self.var, self.width, self.writer.printer.ranges)
-
-    def _first(self, buffer: str, index: tuple[IndexEntry, ...]) -> str:
-        first: tuple[IndexEntry, ...] = tuple(
-            e if isinstance(e, Scalar) else _at_zero(e, self.var) for e in index
-        )
-        return self.writer.printer.element(buffer, first, {})
-
-
-def _at_zero(entry: Dim, var: str) -> Dim:
-    return substitute(entry, {var: 0})
 
 
 def uses_lanes(body: tuple[Stmt, ...]) -> bool:

@@ -38,12 +38,13 @@ def kernel_text(
 ) -> KernelText:
     """Print one kernel; `origins` of its launches are quoted in a comment."""
     narrow = offsets_fit(kernel, ranges)
-    target = DevicePrinter(NARROW if narrow else WIDE, kernel.group)
+    target = DevicePrinter(NARROW if narrow else WIDE, kernel)
     writer = KernelWriter(kernel, target, ranges)
     body = writer.body(kernel.body)
-    shared = 0
+    shared = 0 if target.tiles is None else target.tiles.shared_bytes
     if target.scratch:
         shared = scratch_bytes(target)
+    if shared:
         body = (Line("UA_DYNAMIC_SHARED(shared);"), *body)
     names = dimensions(kernel)
     head = prototype(symbol, kernel, target)

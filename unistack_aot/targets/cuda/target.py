@@ -45,7 +45,9 @@ class DeviceTarget:
         """Decide every kernel for this generation."""
         program, _ = prepare(program)
         machine = self.machine(request.level)
-        program, kept, _ = legalize(program, dict(constants), request.ranges, machine)
+        program, kept, _ = legalize(
+            program, dict(constants), request.ranges, machine, request.precision
+        )
         return Scheduled(program, kept)
 
     def emit(

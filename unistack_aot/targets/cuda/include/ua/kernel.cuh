@@ -10,5 +10,6 @@
 #include "names.cuh"
 #include "platform.cuh"
 #include "reduce.cuh"
+#include "stream.cuh"
 #include "tile.cuh"
 #include "types.cuh"

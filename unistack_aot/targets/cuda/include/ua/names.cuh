@@ -28,21 +28,28 @@ UA_DEVICE auto max_index(T a, U b) {
 }
 
 template <class T>
-UA_DEVICE T int_div(T a, T b) { return divide(a, b); }
-template <class T>
-UA_DEVICE T int_mod(T a, T b) { return mod(a, b); }
-template <class T>
-UA_DEVICE T int_fmod(T a, T b) { return fmod(a, b); }
-template <class T>
-UA_DEVICE T int_pow(T a, T b) { return pow(a, b); }
-template <class T>
 UA_DEVICE T int_abs(T a) { return abs(a); }
 template <class T>
 UA_DEVICE T int_sign(T a) { return sign(a); }
-template <class T>
-UA_DEVICE T int_min(T a, T b) { return a < b ? a : b; }
-template <class T>
-UA_DEVICE T int_max(T a, T b) { return a > b ? a : b; }
+
+// The second form meets the two spellings of a 64-bit integer.
+#define UA_INT_BINARY(name, expression)             \
+    template <class T>                              \
+    UA_DEVICE T name(T a, T b) {                    \
+        return expression;                          \
+    }                                               \
+    template <class T, class U>                     \
+    UA_DEVICE T name(T a, U b) {                    \
+        static_assert(sizeof(T) == sizeof(U), "integers of one size"); \
+        return name(a, static_cast<T>(b));          \
+    }
+UA_INT_BINARY(int_div, divide(a, b))
+UA_INT_BINARY(int_mod, mod(a, b))
+UA_INT_BINARY(int_fmod, fmod(a, b))
+UA_INT_BINARY(int_pow, pow(a, b))
+UA_INT_BINARY(int_min, a < b ? a : b)
+UA_INT_BINARY(int_max, a > b ? a : b)
+#undef UA_INT_BINARY
 
 template <class T>
 UA_DEVICE T minimum(T a, T b) { return min(a, b); }

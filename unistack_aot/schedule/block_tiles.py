@@ -1,0 +1,287 @@
+"""Contractions on machines with managed near memory: a group owns a tile of the result, operands stream through near tiles.
+
+Not here: what a contraction is (contraction.py), which tile instructions exist (targets), attention (attention.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import ceil
+
+from unistack_aot.base.dtypes import DType
+from unistack_aot.base.symbolic import (
+    Dim,
+    Ranges,
+    bounds,
+    ceildiv,
+    linear_split,
+    minimum,
+    simplify,
+    substitute,
+    symbol,
+    symbols,
+)
+from unistack_aot.base.verdict import No
+from unistack_aot.hw.machine import Machine
+from unistack_aot.hw.occupancy import resident_groups
+from unistack_aot.ir.scalar import Scalar, substitute_indices
+from unistack_aot.mcir.nodes import (
+    Access,
+    Axis,
+    Contract,
+    Drain,
+    Fill,
+    Kernel,
+    Loop,
+    Param,
+    Role,
+    Space,
+    Span,
+    Stmt,
+    Store,
+    Stream,
+    Sync,
+    Tile,
+    View,
+)
+from unistack_aot.mcir.transform import substitute_vars, walk
+from unistack_aot.schedule.contraction import Factor, Site, product
+from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.many_narrow import decoded
+from unistack_aot.schedule.tile_instruction import TileInstruction
+
+FEWEST = 8  # rows or columns below this waste most of any tile; folds do better
+OPEN_EXTENT = 512  # what an extent without a bound counts as
+STAGES = 3  # tiles in flight with asynchronous copies; more stages cost near memory and with it resident groups
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """One side of a contraction: `outer` axes are its own (rows or columns); `inner` says that depth is contiguous in it."""
+
+    factor: Factor
+    param: Param
+    outer: tuple[Axis, ...]
+    inner: bool
+
+
+def oriented(kernel: Kernel, site: Site, ranges: Ranges) -> Site:
+    """The site with the result's contiguous axis among the columns, so that results are stored in runs."""
+    store = next((s for s in walk(site.tail) if isinstance(s, Store)), None)
+    if store is None:
+        return site
+    param = kernel.param(store.buffer)
+    if any(isinstance(e, Scalar) for e in store.index):
+        return site
+    offset = simplify(param.layout.offset(param.shape, store.index), ranges)  # type: ignore[arg-type]
+    for axis in site.rows:
+        parts = linear_split(offset, axis.var)
+        if parts is not None and parts[0] == 1 and axis.extent != 1:
+            return site.swapped()
+    return site
+
+
+def choose_tile(
+    kernel: Kernel,
+    site: Site,
+    tiles: Sequence[TileInstruction],
+    machine: Machine,
+    ranges: Ranges,
+) -> tuple[TileInstruction, Decision] | No:
+    """The tile instruction with the least predicted time; a reason if none pays."""
+    rows, cols, deep = (_size(product(x), ranges) for x in (site.rows, site.cols, site.depth))
+    if min(rows, cols) < FEWEST or deep < FEWEST:
+        return No(f"{rows} x {cols} x {deep} fills no tile")
+    batch = _size(product(site.batch), ranges)
+    a_inner = operand(kernel, site, site.a, site.rows, ranges).inner
+    b_inner = operand(kernel, site, site.b, site.cols, ranges).inner
+    fitting = [tile for tile in tiles if tile.takes(a_inner, b_inner)]
+    scored = sorted(
+        ((predicted(tile, rows, cols, deep, batch, machine), tile) for tile in fitting),
+        key=lambda pair: (pair[0], pair[1].name),
+    )
+    if not scored:
+        return No("no tile instruction takes these dtypes")
+    tried = tuple(f"{tile.name} {seconds * 1e6:.2f} us" for seconds, tile in scored[1:6])
+    best = scored[0][1]
+    because = f"{scored[0][0] * 1e6:.2f} us predicted on {machine.id}: {batch} x {rows} x {cols} x {deep}"
+    return best, Decision("tile", ", ".join(outputs_of(kernel)), best.name, because, tried)
+
+
+def predicted(
+    tile: TileInstruction, rows: int, cols: int, deep: int, batch: int, machine: Machine
+) -> float:
+    """Seconds: whole waves of groups, each at the share of the engine that resident groups reach together."""
+    blocks = ceil(rows / tile.rows) * ceil(cols / tile.cols) * batch
+    near = stage_bytes(tile, False, True) * STAGES
+    held = tile.per_worker[0] * tile.per_worker[1] + 40
+    resident = max(1, resident_groups(machine, tile.workers, held, near).groups)
+    found = machine.find_rate(tile.engine, tile.rate_dtype)
+    if found is None:
+        return float("inf")
+    rate = found.value / machine.parallel_units
+    flops = 2.0 * tile.rows * tile.cols * (ceil(deep / tile.depth) * tile.depth)
+    busiest = ceil(blocks / machine.parallel_units)
+    # Eight warps on a unit hide the latency of near memory; fewer leave the engine waiting.
+    warps = min(busiest, resident) * tile.workers / machine.lanes
+    hiding = min(1.0, (warps / 8) ** 0.5)
+    start = machine.latency("far").value * 2
+    return start + busiest * flops / (rate * tile.share * hiding)
+
+
+def stage_bytes(tile: TileInstruction, a_inner: bool, b_inner: bool) -> int:
+    """Near bytes of one stage: a tile of each operand."""
+    a = (tile.rows, tile.depth) if a_inner else (tile.depth, tile.rows)
+    b = (tile.cols, tile.depth) if b_inner else (tile.depth, tile.cols)
+    return tile.near_bytes(*a) + tile.near_bytes(*b)
+
+
+def stages_of(tile: TileInstruction, machine: Machine, bytes_per_stage: int) -> int:
+    """Tiles in flight: STAGES where copies are asynchronous, two otherwise, fewer if near memory is short."""
+    depth = STAGES if machine.can("async_copy", "far", "near") else 2
+    while depth > 1 and depth * bytes_per_stage > machine.shared_bytes_per_group:
+        depth -= 1
+    return depth
+
+
+def operand(kernel: Kernel, site: Site, factor: Factor, outer: tuple[Axis, ...], ranges: Ranges) -> Operand:
+    """An operand of the site, and whether its depth is contiguous in memory."""
+    param = kernel.param(factor.load.buffer)
+    index = joint_index(factor, outer, site.depth, "o", "k", site, ranges)
+    offset = simplify(param.layout.offset(param.shape, index), _inside(site, ranges))
+    parts = linear_split(offset, "k")
+    inner = parts is not None and parts[0] == 1
+    return Operand(factor, param, outer, inner)
+
+
+def joint_index(
+    factor: Factor,
+    outer: tuple[Axis, ...],
+    depth: tuple[Axis, ...],
+    row: str,
+    deep: str,
+    site: Site,
+    ranges: Ranges,
+) -> tuple[Dim, ...]:
+    """The operand's index over a joint row (or column) number and a joint depth number."""
+    env = decoded(outer, symbol(row)) | decoded(depth, symbol(deep))
+    inside = _inside(site, ranges) | {row: _span(outer), deep: _span(depth)}
+    entries: list[Dim] = []
+    for entry in factor.load.index:
+        assert not isinstance(entry, Scalar)
+        entries.append(simplify(substitute(entry, env), inside))
+    return tuple(entries)
+
+
+def block_tiled(
+    kernel: Kernel, site: Site, tile: TileInstruction, machine: Machine, ranges: Ranges
+) -> Kernel:
+    """The contraction as one group per result tile, operands streamed through near memory.
+
+    before:
+        for i in M role=map { for j in N role=map { acc = fold sum over k in K of a[i, k] * b[k, j]; y[i, j] = acc } }
+    after:
+        for rows in M step 64 role=grid { for cols in N step 64 role=grid {
+          acc: f32[64, 64] reg = 0
+          stream k in K step 16 depth=3 { a_near <- a; b_near <- b; sync; acc += contract(a_near, b_near); sync }
+          drain acc { y[i, j] = acc } } }
+    """
+    a = operand(kernel, site, site.a, site.rows, ranges)
+    b = operand(kernel, site, site.b, site.cols, ranges)
+    total_rows, total_cols, deep = (product(x) for x in (site.rows, site.cols, site.depth))
+    first_row = symbol("row_tile") * tile.rows
+    first_col = symbol("col_tile") * tile.cols
+    rows = Span("m", first_row, _part(total_rows, first_row, tile.rows))
+    cols = Span("n", first_col, _part(total_cols, first_col, tile.cols))
+    slab = Span("k", symbol("k0"), _part(deep, symbol("k0"), tile.depth))
+    a_shape, a_fill, a_view = _near("a_near", a, site, rows, slab, tile.rows, tile, ranges)
+    b_shape, b_fill, b_view = _near("b_near", b, site, cols, slab, tile.cols, tile, ranges)
+    contract = Contract(
+        "acc", a_view, b_view, rows, cols, (Axis("k", slab.extent),), tile.name,
+        (tile.rows, tile.cols, tile.depth),
+    )  # fmt: skip
+    near = stage_bytes(tile, a.inner, b.inner)
+    depth = stages_of(tile, machine, near)
+    stream = Stream("k0", deep, tile.depth, depth, (a_fill, b_fill, Sync(), contract, Sync()))
+    env = decoded(site.rows, symbol("m")) | decoded(site.cols, symbol("n"))
+    drain = Drain("acc", rows, cols, site.acc.name, substitute_vars(site.tail, env))
+    body: tuple[Stmt, ...] = (
+        Tile("acc", tile.accumulator, (tile.rows, tile.cols), Space.REG, 0.0),
+        Tile("a_near", tile.element, a_shape, Space.NEAR),
+        Tile("b_near", tile.element, b_shape, Space.NEAR),
+        stream,
+        drain,
+    )
+    grid = (
+        *site.batch,
+        Axis("row_tile", ceildiv(total_rows, tile.rows)),
+        Axis("col_tile", ceildiv(total_cols, tile.cols)),
+    )
+    for axis in reversed(grid):
+        body = (Loop(axis.var, axis.extent, body, Role.GRID),)
+    return replace(kernel, body=body, group=tile.workers)
+
+
+def _near(
+    name: str,
+    side: Operand,
+    site: Site,
+    outer: Span,
+    slab: Span,
+    size: int,
+    tile: TileInstruction,
+    ranges: Ranges,
+) -> tuple[tuple[int, int], Fill, View]:
+    """An operand's near tile: its shape, how it is filled, and the view of it that the tile instruction reads."""
+    index = joint_index(side.factor, side.outer, site.depth, outer.var, slab.var, site, ranges)
+    within = side.factor.within
+    if within is not None:
+        env = decoded(side.outer, symbol(outer.var)) | decoded(site.depth, symbol(slab.var))
+        within = substitute_indices(within, env)
+    source = View(side.param.name, index, within)
+    at, deep = symbol(outer.var) - outer.first, symbol(slab.var)
+    inside = Span(slab.var, slab.first, slab.extent)
+    if side.inner:
+        return (size, tile.depth), Fill(name, outer, inside, source), View(name, (at, deep))
+    return (tile.depth, size), Fill(name, inside, outer, source), View(name, (deep, at))
+
+
+def _part(total: Dim, first: Dim, size: int) -> Dim:
+    return size if isinstance(total, int) and total % size == 0 else minimum(size, total - first)
+
+
+def _size(extent: Dim, ranges: Ranges) -> int:
+    """A number that stands for an extent: its upper bound, or a usual size."""
+    if isinstance(extent, int):
+        return extent
+    high = bounds(extent, ranges)[1]
+    return OPEN_EXTENT if high is None else min(high, 1 << 16)
+
+
+def _inside(site: Site, ranges: Ranges) -> dict[str, tuple[int | None, int | None]]:
+    inside = dict(ranges)
+    for axis in (*site.batch, *site.rows, *site.cols, *site.depth):
+        top = axis.extent - 1 if isinstance(axis.extent, int) else None
+        inside[axis.var] = (0, top)
+    return inside
+
+
+def _span(axes: tuple[Axis, ...]) -> tuple[int, int | None]:
+    total = product(axes)
+    return (0, total - 1 if isinstance(total, int) else None)
+
+
+def fits(site: Site, dtype: DType) -> bool:
+    """Whether both operands are stored in `dtype`."""
+    return site.a.load.dtype is dtype and site.b.load.dtype is dtype
+
+
+def outputs_of(kernel: Kernel) -> tuple[str, ...]:
+    """Names of the results, for decision records."""
+    return tuple(p.name for p in kernel.params if p.access is not Access.IN)
+
+
+def free_symbols(value: Dim) -> frozenset[str]:
+    """The symbols of an index expression."""
+    return frozenset(symbols(value))

@@ -1,0 +1,46 @@
+"""What a scheduler knows of a tile instruction: sizes, workers, element types, near bytes. Targets declare them as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unistack_aot.base.dtypes import DType
+
+
+@dataclass(frozen=True, slots=True)
+class TileInstruction:
+    """`acc[rows, cols] += a[rows, depth] b[depth, cols]`, done by `workers` threads of one group together.
+
+    `engine` and `rate_dtype` name the map entry with its peak rate; `share` is the part of that peak which its operand traffic
+    between near memory and registers allows.
+    """
+
+    name: str
+    engine: str
+    rate_dtype: str
+    rows: int
+    cols: int
+    depth: int
+    per_worker: tuple[int, int]
+    workers: int
+    element: DType
+    accumulator: DType
+    share: float
+    capability: str | None = None
+    run: int = 1
+
+    def takes(self, a_inner: bool, b_inner: bool) -> bool:
+        """Whether the operand orders suit: along an operand whose depth is outermost a worker owns runs of `run`."""
+        rows, cols = self.per_worker
+        return (a_inner or rows % self.run == 0) and (b_inner or cols % self.run == 0)
+
+    def near_bytes(self, rows: int, cols: int) -> int:
+        """Shared bytes of one operand tile stored as rows x cols: a row is padded where its 16-byte chunks do not permute."""
+        per_chunk = 16 // self.element.bytes
+        chunks = cols // per_chunk
+        return rows * self._padded(chunks) * 16
+
+    def _padded(self, chunks: int) -> int:
+        if chunks % 8 == 0 or chunks in (1, 2, 4):
+            return chunks
+        return max(chunks | 1, chunks + (10 - chunks % 8) % 8)

@@ -1,0 +1,56 @@
+// A sequential stream over tiles with DEPTH tiles in flight, and fills that no plain tile copy can do. Not here: the tiles.
+//
+// stream_tiles<DEPTH>(steps, fill, use)   fill(step, stage) starts the copies of a step into shared stage `stage`, use(stage) works on
+//                                         them. Barriers and waits are in here; all threads of the block must call.
+// gather_tile_async<Tile, THREADS>(tile, global, thread, offset)
+//                                         4-byte elements from global[offset(row, col)], zero where that is negative. Neighbouring threads
+//                                         take neighbouring columns, so that runs along a tile row are coalesced.
+#pragma once
+#include "tile.cuh"
+
+namespace ua {
+
+template <int DEPTH, class Fill, class Use>
+UA_DEVICE void stream_tiles(int steps, Fill fill, Use use) {
+    if constexpr (DEPTH == 1) {
+        for (int step = 0; step < steps; step++) {
+            fill(step, 0);
+            copy_commit();
+            copy_wait<0>();
+            __syncthreads();
+            use(0);
+            __syncthreads();
+        }
+    } else {
+        for (int step = 0; step < DEPTH - 1; step++) {
+            if (step < steps) fill(step, step);
+            copy_commit();
+        }
+        int now = 0, next = DEPTH - 1;
+        for (int step = 0; step < steps; step++) {
+            copy_wait<DEPTH - 2>();
+            __syncthreads();
+            if (step + DEPTH - 1 < steps) fill(step + DEPTH - 1, next);
+            copy_commit();
+            use(now);
+            now = now + 1 == DEPTH ? 0 : now + 1;
+            next = next + 1 == DEPTH ? 0 : next + 1;
+        }
+    }
+}
+
+template <class Tile, int THREADS, class Offset>
+UA_DEVICE void gather_tile_async(typename Tile::Element* tile, const typename Tile::Element* global, int thread, Offset offset) {
+    static_assert(sizeof(typename Tile::Element) == 4, "cp.async moves 4 bytes at least");
+    constexpr int total = Tile::rows * Tile::cols, turns = (total + THREADS - 1) / THREADS;
+    UA_UNROLL
+    for (int turn = 0; turn < turns; turn++) {
+        const int index = turn * THREADS + thread;
+        if (total % THREADS != 0 && index >= total) break;
+        const int row = index / Tile::cols, col = index % Tile::cols;
+        const auto place = offset(row, col);
+        copy_async<4>(tile + Tile::offset(row, col), place < 0 ? global : global + place, place < 0 ? 0 : 4);
+    }
+}
+
+}  // namespace ua

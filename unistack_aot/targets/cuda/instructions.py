@@ -1,0 +1,89 @@
+"""The tile instructions of GPUs as data: block and thread tile sizes of FmaTile and MmaTile, and what each needs."""
+
+from __future__ import annotations
+
+from unistack_aot.base.dtypes import DType, bf16, f16, f32, f64, i32
+from unistack_aot.hw.machine import Machine
+from unistack_aot.schedule.tile_instruction import TileInstruction
+
+# Block rows, columns, depth; rows and columns per thread. The share of the FMA peak follows from loads per multiply-add:
+# (1 / rows + 1 / cols) words from near memory per product, at one word per lane and four products' time.
+_FMA = (
+    (128, 128, 16, 8, 8, 0.85),
+    (128, 64, 16, 8, 4, 0.75),
+    (64, 128, 16, 8, 8, 0.80),
+    (64, 64, 16, 4, 4, 0.60),
+    (64, 64, 16, 8, 4, 0.70),
+    (32, 64, 16, 4, 4, 0.60),
+    (64, 32, 16, 4, 4, 0.60),
+    (32, 32, 16, 4, 4, 0.55),
+    (16, 64, 16, 4, 4, 0.55),
+    (16, 32, 32, 2, 4, 0.40),
+    (8, 128, 16, 4, 4, 0.50),
+)
+
+# Block rows, columns, depth; warps along rows and columns; share of the peak.
+_MMA = (
+    (128, 128, 32, 2, 4, 0.75),
+    (128, 64, 32, 2, 2, 0.65),
+    (64, 128, 32, 2, 2, 0.65),
+    (64, 64, 32, 2, 2, 0.50),
+    (32, 64, 32, 1, 4, 0.35),
+    (64, 32, 32, 2, 2, 0.35),
+    (32, 32, 32, 2, 1, 0.30),
+    (16, 64, 32, 1, 4, 0.25),
+)
+
+
+def _fma(dtype: DType) -> tuple[TileInstruction, ...]:
+    return tuple(
+        TileInstruction(
+            f"fma.{dtype.name}.{rows}x{cols}x{depth}.{tm}x{tn}", "fma", dtype.name, rows, cols, depth,
+            (tm, tn), rows // tm * (cols // tn), dtype, dtype, share, None, 16 // dtype.bytes,
+        )
+        for rows, cols, depth, tm, tn, share in _FMA
+        if dtype.bits == 32 or rows * cols <= 64 * 64
+    )  # fmt: skip
+
+
+def _mma(kind: str, element: DType, deepest: int) -> tuple[TileInstruction, ...]:
+    return tuple(
+        TileInstruction(
+            f"mma.{kind}.{rows}x{cols}x{depth}.{wm}x{wn}", "mma", kind, rows, cols,
+            min(depth, deepest), (rows // wm // 4, cols // wn // 8), 32 * wm * wn, element, f32,
+            share, f"matrix.{kind}",
+        )
+        for rows, cols, depth, wm, wn, share in _MMA
+    )  # fmt: skip
+
+
+INSTRUCTIONS: dict[str, TileInstruction] = {
+    tile.name: tile
+    for family in (
+        _fma(f32), _fma(f64), _fma(i32), _mma("f16", f16, 32), _mma("bf16", bf16, 32), _mma("tf32", f32, 16),
+    )
+    for tile in family
+}  # fmt: skip
+
+
+def instructions_for(
+    operands: tuple[DType, DType], accumulator: DType, precision: str, machine: Machine
+) -> tuple[TileInstruction, ...]:
+    """The instructions that may compute a sum of products of these dtypes in `precision` on a machine."""
+    kind = _matrix_kind(operands, accumulator, precision)
+    if kind is not None and machine.can(f"matrix.{kind}"):
+        return tuple(t for t in INSTRUCTIONS.values() if t.name.startswith(f"mma.{kind}."))
+    if accumulator not in (f32, f64, i32):
+        return ()
+    return tuple(t for t in INSTRUCTIONS.values() if t.name.startswith(f"fma.{accumulator.name}."))
+
+
+def _matrix_kind(
+    operands: tuple[DType, DType], accumulator: DType, precision: str
+) -> str | None:
+    """The matrix unit's element type that keeps the operands' own precision, or the one asked for."""
+    if accumulator is not f32:
+        return None
+    if operands[0] is operands[1] and operands[0] in (f16, bf16):
+        return operands[0].name
+    return None if precision == "f32" else precision

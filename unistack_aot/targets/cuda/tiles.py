@@ -1,0 +1,352 @@
+"""Prints contractions over near tiles: the tile's type, the stream that fills near memory, the drain. Not here: loops, folds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unistack_aot.base.dtypes import DType
+from unistack_aot.base.errors import IRError
+from unistack_aot.base.symbolic import (
+    Dim,
+    bounds,
+    divisible,
+    linear_split,
+    simplify,
+    substitute,
+    symbol,
+    symbols,
+)
+from unistack_aot.codegen.ctree import Block, CNode, Line
+from unistack_aot.codegen.expr import identifier
+from unistack_aot.codegen.kernel import KernelWriter
+from unistack_aot.ir.scalar import IndexEntry, Name, Scalar
+from unistack_aot.mcir.nodes import Contract, Drain, Fill, Loop, Space, Span, Stmt, Stream, Tile
+from unistack_aot.mcir.transform import walk
+from unistack_aot.schedule.tile_instruction import TileInstruction
+from unistack_aot.targets.cuda.instructions import INSTRUCTIONS
+from unistack_aot.targets.cuda.wide import Wide
+
+
+@dataclass(frozen=True, slots=True)
+class TileKernel:
+    """The tile statements of one kernel, found before anything is printed."""
+
+    instruction: TileInstruction
+    contract: Contract
+    stream: Stream
+    near: dict[str, Tile]
+
+    @property
+    def a_inner(self) -> bool:
+        """Whether depth is contiguous in the left near tile."""
+        return self.contract.rows.var in symbols(self.contract.a.index[0])
+
+    @property
+    def b_inner(self) -> bool:
+        """Whether depth is contiguous in the right near tile."""
+        return self.contract.cols.var in symbols(self.contract.b.index[0])
+
+    @property
+    def stage_bytes(self) -> int:
+        """Shared bytes of one stage."""
+        return sum(self.bytes_of(tile) for tile in self.near.values())
+
+    def bytes_of(self, tile: Tile) -> int:
+        """Shared bytes of one near tile."""
+        rows, cols = tile.shape
+        assert isinstance(rows, int) and isinstance(cols, int)
+        return self.instruction.near_bytes(rows, cols)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared bytes of all stages."""
+        return self.stage_bytes * self.stream.depth
+
+    def type_of(self, tile: str) -> str:
+        """The header's type of a near tile."""
+        return "Block::ATile" if tile == self.contract.a.buffer else "Block::BTile"
+
+
+def find_tiles(body: tuple[Stmt, ...]) -> TileKernel | None:
+    """The tile statements of a kernel body, if it has any."""
+    statements = list(walk(body))
+    contract = next((s for s in statements if isinstance(s, Contract)), None)
+    stream = next((s for s in statements if isinstance(s, Stream)), None)
+    if contract is None or stream is None:
+        return None
+    near = {s.name: s for s in statements if isinstance(s, Tile) and s.space is Space.NEAR}
+    return TileKernel(INSTRUCTIONS[contract.via], contract, stream, near)
+
+
+def block_type(tiles: TileKernel) -> str:
+    """The header's type that realises the tile instruction."""
+    instruction = tiles.instruction
+    engine, kind, shape, split = instruction.name.split(".")
+    rows, cols, _ = shape.split("x")
+    first, second = split.split("x")
+    element = {"f32": "float", "f64": "double", "i32": "int32_t"}.get(kind, f"ua::{kind}")
+    orders = ", ".join(
+        f"ua::Operand::{'k_inner' if inner else 'k_outer'}"
+        for inner in (tiles.a_inner, tiles.b_inner)
+    )
+    family = "Fma" if engine == "fma" else "Mma"
+    numbers = f"{rows}, {cols}, {instruction.depth}, {first}, {second}"
+    return f"ua::{family}Tile<{element}, {numbers}, {orders}>"
+
+
+def tile_statement(
+    stmt: Tile | Fill | Contract | Drain | Stream, tiles: TileKernel, writer: KernelWriter
+) -> tuple[CNode, ...]:
+    """One tile statement of a contraction kernel."""
+    match stmt:
+        case Tile() if stmt.space is Space.REG:
+            acc = identifier(stmt.name)
+            return (
+                Line(f"typedef {block_type(tiles)} Block;"),
+                Line(f"static_assert({_declared_bytes()} == {tiles.stage_bytes}, \"near bytes\");"),
+                Line(f"Block::Accumulator {acc};"),
+                Line(f"{acc}.clear();"),
+            )
+        case Tile():
+            return _near_tile(stmt, tiles)
+        case Stream():
+            return _stream(stmt, tiles, writer)
+        case Drain():
+            return _drain(stmt, tiles, writer)
+        case Fill():
+            return _fill(stmt, tiles, writer)
+        case Contract():
+            a, b = (_at_stage(v.buffer) for v in (stmt.a, stmt.b))
+            return (Line(f"Block::mma({identifier(stmt.acc)}, {a}, {b});"),)
+
+
+def _declared_bytes() -> str:
+    return "Block::ATile::bytes + Block::BTile::bytes"
+
+
+def _near_tile(tile: Tile, tiles: TileKernel) -> tuple[CNode, ...]:
+    """A near tile's pointer: stages of one operand after those of the other."""
+    place = 0
+    for name, other in tiles.near.items():
+        if name == tile.name:
+            break
+        place += tiles.bytes_of(other) * tiles.stream.depth
+    name = identifier(tile.name)
+    return (
+        Line(f"auto* const {name} = reinterpret_cast<Block::Element*>(shared + {place});"),
+        Line(f"constexpr int {name}_stage = {tiles.type_of(tile.name)}::bytes / sizeof(Block::Element);"),
+    )  # fmt: skip
+
+
+def _at_stage(tile: str) -> str:
+    return f"{identifier(tile)} + stage * {identifier(tile)}_stage"
+
+
+def _stream(stream: Stream, tiles: TileKernel, writer: KernelWriter) -> tuple[CNode, ...]:
+    """The pipeline: fills run ahead of the contraction by depth - 1 steps; barriers are the header's."""
+    fills = tuple(s for s in stream.body if isinstance(s, Fill))
+    uses = tuple(s for s in stream.body if isinstance(s, Contract))
+    kind, var = writer.dialect.index_type, identifier(stream.var)
+    first = Line(f"const {kind} {var} = step * {stream.step};")
+    high = bounds(stream.extent, writer.printer.ranges)[1]
+    writer.printer.ranges[stream.var] = (0, None if high is None else high - 1)
+    filling = (first, *(node for s in fills for node in _fill(s, tiles, writer)))
+    using = tuple(node for s in uses for node in tile_statement(s, tiles, writer))
+    del writer.printer.ranges[stream.var]
+    steps = writer.printer.dim(simplify(-(-stream.extent // stream.step), writer.printer.ranges))
+    return (
+        Block("const auto fill = [&](int step, int stage)", filling, ";"),
+        Block("const auto use = [&](int stage)", using, ";"),
+        Line(f"ua::stream_tiles<{stream.depth}>({steps}, fill, use);"),
+    )
+
+
+# --- filling near tiles --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A fill's source over tile coordinates i, j: element offset, and the extents that are inside."""
+
+    offset: Dim
+    within: Scalar | None
+
+
+def _fill(fill: Fill, tiles: TileKernel, writer: KernelWriter) -> tuple[CNode, ...]:
+    """A plain tile copy where memory is a strided matrix, an element-wise gather otherwise."""
+    source = next(p for p in writer.kernel.params if p.name == fill.source.buffer)
+    scope = writer.printer.ranges
+    scope["row"], scope["col"] = _tile_range(fill.rows), _tile_range(fill.cols)
+    env: dict[str, IndexEntry] = {
+        fill.rows.var: fill.rows.first + symbol("row"),
+        fill.cols.var: fill.cols.first + symbol("col"),
+    }
+    scope[fill.rows.var] = scope[fill.cols.var] = (0, None)
+    index = tuple(substitute(e, env) for e in fill.source.index)  # type: ignore[arg-type]
+    offset = writer.printer.offset(fill.source.buffer, index)
+    plain = None
+    if fill.source.within is None and source.dtype is tiles.instruction.element:
+        plain = _matrix_copy(fill, offset, source.dtype, tiles, writer)
+    nodes = plain or _gathered(fill, index, offset, source.dtype, env, tiles, writer)
+    for name in ("row", "col", fill.rows.var, fill.cols.var):
+        scope.pop(name, None)
+    return nodes
+
+
+def _tile_range(span: Span) -> tuple[int, int | None]:
+    return (0, span.extent - 1 if isinstance(span.extent, int) else None)
+
+
+def _matrix_copy(
+    fill: Fill, offset: Dim, dtype: DType, tiles: TileKernel, writer: KernelWriter
+) -> tuple[CNode, ...] | None:
+    """`ua::copy_tile_async` if the source is base + row * pitch + col, aligned for copies of 4 bytes at least."""
+    along = linear_split(offset, "col")
+    if along is None or along[0] != 1:
+        return None
+    down = linear_split(along[1], "row")
+    if down is None or isinstance(down[0], int) and down[0] < 0:
+        return None
+    pitch, base = down
+    width = next(
+        (w for w in (16, 8, 4) if _aligned(base, pitch, w // dtype.bytes)),
+        None,
+    )
+    if width is None or width < dtype.bytes:
+        return None
+    words = writer.printer
+    source = f"{identifier(fill.source.buffer)} + {words.dim(base)}"
+    numbers = f"{words.dim(pitch)}, {words.dim(fill.rows.extent)}, {words.dim(fill.cols.extent)}"
+    kind = f"{tiles.type_of(fill.tile)}, {tiles.instruction.workers}, {width}"
+    call = f"ua::copy_tile_async<{kind}>({_at_stage(fill.tile)}, {source}, {numbers}, ua::thread_index());"
+    return (Line(call),)
+
+
+def _aligned(base: Dim, pitch: Dim, elements: int) -> bool:
+    return elements >= 1 and divisible(base, elements) and divisible(pitch, elements)
+
+
+def _gathered(
+    fill: Fill,
+    index: tuple[Dim, ...],
+    offset: Dim,
+    dtype: DType,
+    env: dict[str, IndexEntry],
+    tiles: TileKernel,
+    writer: KernelWriter,
+) -> tuple[CNode, ...]:
+    """Element by element: asynchronously for 4-byte elements of the right type, through registers otherwise."""
+    words = writer.printer
+    checks: list[CNode] = []
+    conditions = [
+        f"{var} >= {words.dim(span.extent)}"
+        for var, span in (("row", fill.rows), ("col", fill.cols))
+        if not isinstance(span.extent, int)
+    ]
+    direct = dtype is tiles.instruction.element and dtype.bits == 32
+    outside = "-1" if direct else "Block::Element()"
+    if conditions:
+        checks.append(Line(f"if ({' || '.join(conditions)}) return {_typed(outside, writer)};"))
+    for var, span in ((fill.rows.var, fill.rows), (fill.cols.var, fill.cols)):
+        kind = writer.dialect.index_type
+        local = "row" if span is fill.rows else "col"
+        first = words.dim(span.first)
+        checks.append(Line(f"const {kind} {identifier(var)} = {first} + {local};"))
+    named = words.offset(fill.source.buffer, tuple(fill.source.index))
+    if fill.source.within is not None:
+        lines, condition = words.bind(fill.source.within, {})
+        checks += [*lines, Line(f"if (!({condition})) return {_typed(outside, writer)};")]
+    kind = f"{tiles.type_of(fill.tile)}, {tiles.instruction.workers}"
+    head = "[&](int row, int col)"
+    buffer = identifier(fill.source.buffer)
+    if direct:
+        body = (*checks, Line(f"return {_typed(words.dim(named), writer)};"))
+        call = f"ua::gather_tile_async<{kind}>({_at_stage(fill.tile)}, {buffer}, ua::thread_index(), {head}"
+    else:
+        body = (*checks, Line(f"return ua::cast<Block::Element>({buffer}[{words.dim(named)}]);"))
+        call = f"ua::fill_tile<{kind}>({_at_stage(fill.tile)}, ua::thread_index(), {head}"
+    return (Block(call, body, ");"),)
+
+
+def _typed(text: str, writer: KernelWriter) -> str:
+    return text if text.startswith("Block::") else f"static_cast<{writer.dialect.index_type}>({text})"
+
+
+# --- the drain -----------------------------------------------------------------------------------------
+
+
+def _drain(drain: Drain, tiles: TileKernel, writer: KernelWriter) -> tuple[CNode, ...]:
+    """The epilogue over this thread's elements, in runs of adjacent columns where results are contiguous."""
+    run = _run(tiles)
+    words, kind = writer.printer, writer.dialect.index_type
+    rows, cols = drain.rows, drain.cols
+    total = simplify(cols.first + cols.extent, words.ranges)
+    whole = run > 1 and (isinstance(cols.extent, int) or divisible(total, run) or _even(cols, run))
+    guards = [
+        f"{local} < {words.dim(span.extent)}"
+        for local, span in (("row", rows), ("col", cols))
+        if not isinstance(span.extent, int)
+    ]
+    scope = words.ranges
+    scope[rows.var] = scope["first_col"] = (0, _last(rows))
+    scope["first_col"] = (0, _last(cols))
+    value = Name(drain.value, tiles.instruction.accumulator)
+    wide = DrainWide("e", run if whole else 1, writer, drain, value)
+    inner = wide.body()
+    for name in (rows.var, "first_col"):
+        del scope[name]
+    place = (
+        Line(f"const {kind} {identifier(rows.var)} = {words.dim(rows.first)} + row;"),
+        Line(f"const {kind} first_col = {words.dim(cols.first)} + col;"),
+        *inner,
+    )
+    guarded: tuple[CNode, ...] = (Block(f"if ({' && '.join(guards)})", place),) if guards else place
+    acc = identifier(drain.acc)
+    if whole:
+        head = f"Block::for_each_run({acc}, [&](int row, int col, auto* values)"
+        return (Block(head, guarded, ");"),)
+    head = f"Block::for_each({acc}, [&](int row, int col, auto value)"
+    return (Block(head, guarded, ");"),)
+
+
+def _run(tiles: TileKernel) -> int:
+    if tiles.instruction.engine == "mma":
+        return 2
+    return 1 if tiles.b_inner else 16 // tiles.instruction.element.bytes
+
+
+def _last(span: Span) -> int | None:
+    return None
+
+
+def _even(cols: Span, run: int) -> bool:
+    """Whether a shortened last tile still ends at a multiple of `run`."""
+    return divisible(cols.extent, run)
+
+
+class DrainWide(Wide):
+    """Adjacent columns of a drained row; their first column is a multiple of the width."""
+
+    def __init__(
+        self, var: str, width: int, writer: KernelWriter, drain: Drain, value: Name
+    ) -> None:
+        super().__init__(var, width, writer)
+        self.drain = drain
+        self.names[value] = f"values[{var}]" if width > 1 else "value"
+
+    def body(self) -> tuple[CNode, ...]:
+        """The drain's statements over one run."""
+        column = symbol("first_col") + (symbol(self.var) if self.width > 1 else 0)
+        body = self.substituted(self.drain.body, {self.drain.cols.var: column})
+        if self.width == 1:
+            return self.narrow(body)
+        self.writer.printer.ranges[self.var] = (0, self.width - 1)
+        self.aligned = {"first_col": symbol("run_number") * self.width}
+        nodes = self.around(body)
+        del self.writer.printer.ranges[self.var]
+        return nodes
+
+
+def is_tile_kernel(loop: Loop) -> bool:
+    """Whether a GRID loop holds tile statements."""
+    return find_tiles(loop.body) is not None

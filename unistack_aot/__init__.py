@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .base.errors import UnistackError
-    from .check import check
-    from .pipeline import compile_model
+    from .check import check, compile_model
     from .runtime.session import load
 
 __version__ = "0.1.0"
@@ -22,7 +21,7 @@ __all__ = ["UnistackError", "__version__", "check", "compile_model", "load"]
 _HOMES = {
     "UnistackError": ".base.errors",
     "check": ".check",
-    "compile_model": ".pipeline",
+    "compile_model": ".check",
     "load": ".runtime.session",
 }
 

@@ -1,0 +1,244 @@
+"""Checks a package against its model: inputs, references, judgement. Not here: each of these.
+
+The reference is onnxruntime, its graph optimisations off. What differs by more than the tolerance
+is disputed and judged again by a float64 evaluation of the model's AICF: first with the same
+tolerance, then with what rounding errors really do to the outputs at these inputs (measured by
+evaluating with random ones), so that neither an error of the reference nor an ill-conditioned model
+is called a fault, and no fault passes for either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from unistack_aot.aicf.graph import Graph
+from unistack_aot.aicf.op import Array
+from unistack_aot.artifact.manifest import Manifest
+from unistack_aot.base.errors import BadInput, UnistackError
+from unistack_aot.base.options import DimRequest
+from unistack_aot.check import bisect as bisection
+from unistack_aot.check.cases import named, sizes_to_try
+from unistack_aot.check.compare import difference, differing
+from unistack_aot.check.feeds import drawn
+from unistack_aot.check.oracles import Disturbance, Feeds, Runtime, bound, disturbed, exact
+from unistack_aot.check.tolerance import Bound, Rounding, bounds
+from unistack_aot.check.verdict import OutputResult, Verdict
+from unistack_aot.onnx_in import Imported, import_model
+from unistack_aot.onnx_in.read import Model, read_model
+from unistack_aot.pipeline import UNBOUNDED
+from unistack_aot.runtime.session import Session, load
+
+DISTURBED_RUNS = 4
+DISTURBED_MARGIN = 4.0
+"""Times the worst of a few disturbed evaluations: few runs see less than the worst case."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is judged: the model as AICF and for onnxruntime, the loaded package, how it rounds."""
+
+    imported: Imported
+    runtime: Runtime
+    session: Session
+    rounding: Rounding
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """Inputs, and what to call them."""
+
+    name: str
+    feeds: Mapping[str, Array]
+
+
+def check(
+    model: Model,
+    package: str | Path,
+    device: str = "cpu",
+    dims: Mapping[str, DimRequest] | None = None,
+    feeds: Mapping[str, object] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    bisect: bool = True,
+) -> Verdict:
+    """Run a package on a device and judge every output.
+
+    By default on seeded inputs, at the lowest, typical and highest sizes of its dimensions; `dims`
+    gives other sizes, `feeds` the inputs themselves. On failure `bisect` finds the first wrong
+    value, for which parts of the model are compiled again. UnistackError for bad arguments.
+    """
+    model = Path(model) if isinstance(model, str) else model
+    session = load(package, device, threads)
+    subject = Subject(
+        import_for(model, session.package.manifest),
+        Runtime(model, threads or 2),
+        session,
+        rounding_of(session.package.manifest),
+    )
+    cases = _given(feeds) if feeds is not None else _drawn(subject, dims, seed)
+    results: list[OutputResult] = []
+    remarks = [f"note: {subject.runtime.absent}"] if subject.runtime.absent else []
+    wrong: Case | None = None
+    for case in cases:
+        found, remark = judge_case(subject, case)
+        results += found
+        remarks += [f"note: {remark}"] if remark else []
+        if wrong is None and any(not result.passed for result in found):
+            wrong = case
+    if not results:
+        reasons = "; ".join(remarks).replace("note: ", "")
+        raise BadInput(
+            "no case could be judged", at=reasons, hint="give inputs that the model accepts"
+        )
+    culprit = None
+    if wrong is not None and bisect:
+        names = tuple(r.output for r in results if r.case == wrong.name and not r.passed)
+        culprit = bisection.first_wrong(
+            subject.imported, wrong.feeds, names, session.variant.target, device, subject.rounding
+        )
+    shown = subject.imported.name
+    return Verdict(
+        shown, str(package), session.device, tuple(results), tuple(dict.fromkeys(remarks)), culprit
+    )
+
+
+def import_for(model: Model, manifest: Manifest) -> Imported:
+    """The model as AICF with the dimensions that a package was compiled for; BadInput if its
+    inputs or outputs have other names than the package's."""
+    source = read_model(model)
+    declared: dict[str, int | str | tuple[int, ...]] = {
+        dim.name: (dim.low, dim.high) for dim in manifest.dims if dim.high < UNBOUNDED
+    }
+    by_name = {tensor.name: tensor for tensor in manifest.inputs}
+    for value in source.proto.graph.input:
+        tensor = by_name.get(value.name)
+        axes = value.type.tensor_type.shape.dim
+        if tensor is None or len(axes) != len(tensor.shape):
+            continue
+        for axis, size in zip(axes, tensor.shape, strict=True):
+            if axis.dim_param and size.isdecimal():
+                declared[axis.dim_param] = int(size)
+    imported = import_model(model, declared)
+    graph = imported.graph
+    ours = {name for name, _ in graph.outputs}
+    theirs = {tensor.name for tensor in manifest.outputs}
+    if ours != theirs or len(graph.inputs) != len(manifest.inputs):
+        raise BadInput(
+            f"the package was compiled from another model ({manifest.model})",
+            at=imported.name,
+            hint="give the model and the package that belong together",
+        )
+    return imported
+
+
+def rounding_of(manifest: Manifest) -> Rounding:
+    """How a package computes, from the options it was compiled with."""
+    for option in manifest.options:
+        name, _, value = option.partition("=")
+        if name == "precision":
+            return Rounding(value)
+    return Rounding()
+
+
+def _given(feeds: Mapping[str, object]) -> list[Case]:
+    return [Case("given inputs", {name: np.asarray(value) for name, value in feeds.items()})]
+
+
+def _drawn(subject: Subject, dims: Mapping[str, DimRequest] | None, seed: int) -> list[Case]:
+    manifest = subject.session.package.manifest
+    return [
+        Case(named(sizes), drawn(manifest.inputs, sizes, subject.imported.graph, seed + number))
+        for number, sizes in enumerate(sizes_to_try(manifest, dims))
+    ]
+
+
+def judge_case(subject: Subject, case: Case) -> tuple[list[OutputResult], str]:
+    """One result per output, or none and the reason why these inputs cannot be judged."""
+    graph = bound(subject.imported.graph, case.feeds)
+    limits = bounds(graph, subject.rounding)
+    reference = subject.runtime.run(case.feeds)
+    if isinstance(reference, str) and not subject.runtime.absent:
+        # both must accept the inputs; a model may forbid sizes that its dimensions allow
+        try:
+            exact(graph, case.feeds)
+        except (UnistackError, ValueError, IndexError):
+            return [], f"{case.name or 'the inputs'}: not accepted by the model; {reference}"
+    got = subject.session.run(case.feeds)
+    first: list[OutputResult] = []
+    if not isinstance(reference, str):
+        first = [
+            _compared(case.name, name, got[name], reference[name], limits[name])
+            for name, _ in graph.outputs
+        ]
+        if all(result.passed for result in first):
+            return first, ""
+    remark = reference if isinstance(reference, str) and not subject.runtime.absent else ""
+    second = _judged_again(subject, case, graph, got, limits)
+    return [
+        again if not first or not first[k].passed else first[k] for k, again in enumerate(second)
+    ], remark
+
+
+def _compared(case: str, name: str, got: Array, want: Array, limit: Bound) -> OutputResult:
+    found = difference(got, want)
+    return OutputResult(
+        case,
+        name,
+        got.dtype.name,
+        found.error,
+        limit.ulps,
+        "onnxruntime",
+        found.error <= limit.ulps,
+        found.remark,
+    )
+
+
+def _judged_again(
+    subject: Subject,
+    case: Case,
+    graph: Graph,
+    got: Mapping[str, Array],
+    limits: Mapping[str, Bound],
+) -> list[OutputResult]:
+    truth = exact(graph, case.feeds)
+    results = [
+        replace(_compared(case.name, name, got[name], truth[name], limits[name]), judge="float64")
+        for name, _ in graph.outputs
+    ]
+    if all(result.passed for result in results):
+        return results
+    runs = disturbed_runs(graph, case.feeds, subject.rounding)
+    return [
+        result
+        if result.passed
+        else _excused(
+            result, got[result.output], truth[result.output], [r[result.output] for r in runs]
+        )
+        for result in results
+    ]
+
+
+def disturbed_runs(graph: Graph, feeds: Feeds, rounding: Rounding) -> list[dict[str, Array]]:
+    """The outputs of a bound graph under a few sets of rounding errors."""
+    return [disturbed(graph, feeds, Disturbance(rounding, seed)) for seed in range(DISTURBED_RUNS)]
+
+
+def _excused(result: OutputResult, got: Array, truth: Array, runs: list[Array]) -> OutputResult:
+    """The result with the tolerance that the model's conditioning calls for."""
+    runs = [run for run in runs if run.shape == truth.shape]
+    if got.shape != truth.shape or not runs:
+        return result
+    if got.dtype.kind in "iub":
+        ties = np.any([differing(run, truth) for run in runs], axis=0)
+        wrong = int(np.count_nonzero(differing(got, truth) & ~ties))
+        remark = f"{int(np.count_nonzero(ties))} near-ties" if not wrong else result.remark
+        return replace(result, error=float(wrong), passed=not wrong, remark=remark)
+    measured = max(difference(run.astype(got.dtype), truth).error for run in runs)
+    limit = max(result.allowed, DISTURBED_MARGIN * measured)
+    passed = result.error <= limit
+    remark = "ill-conditioned here" if passed else result.remark
+    return replace(result, allowed=limit, passed=passed, remark=remark)

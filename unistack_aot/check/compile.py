@@ -1,0 +1,59 @@
+"""The public `compile_model`: the pipeline, with recorded runs for the package's self-test.
+
+Not here: the passes (pipeline.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from unistack_aot import pipeline
+from unistack_aot.base.errors import BadInput
+from unistack_aot.base.options import DimRequest
+from unistack_aot.check.golden import golden_set
+from unistack_aot.check.tolerance import Rounding
+from unistack_aot.onnx_in import Imported
+from unistack_aot.onnx_in.read import Model
+from unistack_aot.pipeline import GoldenSet, Hooks, Report
+
+
+def compile_model(
+    model: Model,
+    output: str | Path,
+    targets: Sequence[str] = ("cpu",),
+    dims: Mapping[str, DimRequest] | None = None,
+    precision: str = "f32",
+    golden: bool = True,
+    hooks: Hooks | None = None,
+) -> Report:
+    """Compile a model into one package file, which can test itself unless `golden` is off.
+
+    `targets` as in "cpu", "cpu:x86-64-v3", "cuda:sm_90"; `dims` fixes or bounds symbolic
+    dimensions: {"batch": 8}, {"batch": (1, 8)} or lowest, typical, highest. Raises UnistackError
+    subclasses for every user's mistake; nothing is written then.
+    """
+    writable(Path(output))
+    model = Path(model) if isinstance(model, str) else model
+    watching = hooks or Hooks()
+    if golden:
+        watching = replace(watching, golden=partial(_recorded, model, Rounding(precision)))
+    return pipeline.compile_model(model, output, targets, dims, precision, watching)
+
+
+def _recorded(model: Model, rounding: Rounding, imported: Imported) -> GoldenSet:
+    return golden_set(model, imported, rounding)
+
+
+def writable(output: Path) -> None:
+    """BadInput if a package cannot be put there; said before anything is compiled."""
+    if output.is_dir():
+        raise BadInput(f"{output} is a folder", hint="give the name of the package file to write")
+    if not output.parent.is_dir():
+        raise BadInput(
+            f"the folder {output.parent} does not exist",
+            at=output,
+            hint="create it first; nothing was compiled",
+        )

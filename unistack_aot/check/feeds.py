@@ -1,0 +1,192 @@
+"""Inputs for a model: seeded, of the right shapes, and with integers that make sense where they go.
+
+Not here: which sizes are tried (cases.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from unistack_aot.aicf.graph import Graph
+from unistack_aot.aicf.node import Node
+from unistack_aot.aicf.op import Array, Input
+from unistack_aot.artifact.manifest import Tensor
+from unistack_aot.base.dtypes import parse_dtype
+from unistack_aot.base.errors import BadInput
+from unistack_aot.base.symbolic import evaluate, parse
+from unistack_aot.ops.control import Loop
+from unistack_aot.ops.gather import Gather, GatherElements, GatherNd, OneHot
+
+FEW = 2
+"""How many different values an integer gets whose use says nothing: 0 and 1."""
+TRIPS = 4
+"""The most iterations an input asks a loop for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """What an input may hold: integers from `low` to `high - 1`; `mask`: ones, then zeros."""
+
+    low: int
+    high: int
+    mask: bool = False
+
+
+def ranges_of_inputs(graph: Graph) -> dict[str, Values]:
+    """Safe values of every integer or bool input, from what the graph does with it."""
+    users = _users(graph)
+    return {
+        node.op.label: _range(node, users)
+        for node in graph.inputs
+        if isinstance(node.op, Input) and not node.tensor.dtype.is_float
+    }
+
+
+def _users(graph: Graph) -> dict[Node, list[tuple[Node, int]]]:
+    found: dict[Node, list[tuple[Node, int]]] = {}
+    for node in graph.nodes():
+        for position, arg in enumerate(node.args):
+            found.setdefault(arg, []).append((node, position))
+    return found
+
+
+def _range(start: Node, users: Mapping[Node, list[tuple[Node, int]]]) -> Values:
+    """The smallest table that the values index; else a mask by name; else a few small numbers."""
+    assert isinstance(start.op, Input)
+    limits = [limit for limit in _limits(start, users) if limit > 0]
+    if limits:
+        return Values(0, min(limits))
+    if "mask" in start.op.label.lower() and start.tensor.rank >= 1:
+        return Values(0, 2, mask=True)
+    return Values(0, FEW)
+
+
+def _limits(start: Node, users: Mapping[Node, list[tuple[Node, int]]]) -> Iterator[int]:
+    seen, pending = {start}, [start]
+    while pending:
+        for user, position in users.get(pending.pop(), ()):
+            limit = _table_size(user, position)
+            if limit is not None:
+                yield limit
+            elif _passes_on(user) and user not in seen:
+                seen.add(user)
+                pending.append(user)
+
+
+def _passes_on(user: Node) -> bool:
+    """Whether a use keeps the values: movements, casts and selections between integers."""
+    if user.op.family == "reindex":
+        return True
+    return user.op.family == "pointwise" and all(
+        arg.tensor.dtype.is_int or arg.tensor.dtype.is_bool for arg in user.args
+    )
+
+
+def _table_size(user: Node, position: int) -> int | None:
+    """How many values an index may take; None if this use is no indexing."""
+    size: object = None
+    match user.op:
+        case Gather(axis=axis) | GatherElements(axis=axis) if position == 1:
+            size = user.args[0].tensor.shape[axis]
+        case GatherNd(batch=batch) if position == 1:
+            table, index = user.args[0].tensor.shape, user.args[1].tensor.shape[-1]
+            sizes = [d for d in table[batch:] if isinstance(d, int)]
+            size = min(sizes, default=1) if isinstance(index, int) else 1
+        case OneHot() if position == 0:
+            size = user.op.depth
+        case Loop() if position == 0:
+            size = TRIPS
+        case _:
+            return None
+    return size if isinstance(size, int) else 1
+
+
+def drawn(
+    inputs: tuple[Tensor, ...], dims: Mapping[str, int], graph: Graph, seed: int
+) -> dict[str, Array]:
+    """One seeded array per input of a package, for sizes of its dimensions.
+
+    Floats are standard normal, masks ones followed by zeros, other integers as the graph's use of
+    them allows.
+    """
+    random = np.random.default_rng(seed)
+    ranges = ranges_of_inputs(graph)
+    return {
+        tensor.name: _array(
+            tensor, shape_of(tensor, dims), ranges.get(tensor.name, Values(0, FEW)), random
+        )
+        for tensor in inputs
+    }
+
+
+def shape_of(tensor: Tensor, dims: Mapping[str, int]) -> tuple[int, ...]:
+    """The extents of an input or output for sizes of the dimensions."""
+    return tuple(evaluate(parse(size), dims) for size in tensor.shape)
+
+
+def _array(
+    tensor: Tensor, shape: tuple[int, ...], values: Values, random: np.random.Generator
+) -> Array:
+    dtype = parse_dtype(tensor.dtype)
+    if dtype.is_float:
+        if "mask" in tensor.name.lower():
+            return _mask(shape, random).astype(dtype.numpy)
+        return np.asarray(random.standard_normal(shape, dtype=np.float32)).astype(dtype.numpy)
+    if values.mask:
+        return _mask(shape, random).astype(dtype.numpy)
+    if dtype.is_bool:
+        return np.asarray(random.random(shape) < 0.75)
+    low = 1 if values.high == TRIPS + 1 else values.low
+    return np.asarray(random.integers(low, values.high, shape)).astype(dtype.numpy)
+
+
+def _mask(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any, Any]:
+    """Ones, then zeros along the last axis; each row keeps at least half of its positions."""
+    if not shape:
+        return np.ones(shape)
+    length = shape[-1]
+    kept = random.integers((length + 1) // 2, length + 1, (*shape[:-1], 1))
+    return np.arange(length) < kept
+
+
+def read_feeds(given: Mapping[str, Path], inputs: tuple[Tensor, ...]) -> dict[str, Array]:
+    """Arrays from .npy files by input name, or all from one .npz under the name "".
+
+    BadInput names what cannot be read or is missing.
+    """
+    found: dict[str, Array] = {}
+    for name, path in given.items():
+        loaded = _loaded(path)
+        if isinstance(loaded, np.ndarray):
+            if not name and len(inputs) != 1:
+                known = ", ".join(tensor.name for tensor in inputs)
+                raise BadInput(
+                    f"{path} does not say which input it is for",
+                    hint=f"write NAME={path}; the inputs are {known}",
+                )
+            found[name or inputs[0].name] = loaded
+        else:
+            found.update(loaded)
+    return found
+
+
+def _loaded(path: Path) -> Array | dict[str, Array]:
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
+    except FileNotFoundError:
+        raise BadInput(f"there is no file {path}", hint="give a .npy or .npz file") from None
+    except (OSError, ValueError, EOFError) as error:
+        reason = str(error).split("\n", maxsplit=1)[0]
+        raise BadInput(
+            f"{path} cannot be read as numpy data: {reason}",
+            hint="write it with numpy.save or numpy.savez, without Python objects",
+        ) from None

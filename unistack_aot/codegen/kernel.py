@@ -13,6 +13,7 @@ from unistack_aot.codegen.expr import Addresses, Printer, identifier
 from unistack_aot.ir.scalar import Call, Name, Scalar, index_symbols
 from unistack_aot.mcir.monoids import MONOIDS, Monoid
 from unistack_aot.mcir.nodes import (
+    Attend,
     Contract,
     Drain,
     Fill,
@@ -49,7 +50,7 @@ class TargetPrinter(Protocol):
         ...
 
     def tile(
-        self, stmt: Tile | Fill | Contract | Drain | Stream | Sync, writer: KernelWriter
+        self, stmt: Tile | Fill | Contract | Drain | Attend | Stream | Sync, writer: KernelWriter
     ) -> tuple[CNode, ...]:
         """A tile statement."""
         ...
@@ -91,7 +92,7 @@ class KernelWriter:
                 )
             case When():
                 return self.when(stmt)
-            case Tile() | Fill() | Contract() | Drain() | Stream() | Sync():
+            case Tile() | Fill() | Contract() | Drain() | Attend() | Stream() | Sync():
                 return self.target.tile(stmt, self)
             case _:
                 assert_never(stmt)
@@ -248,6 +249,11 @@ def dimensions(kernel: Kernel) -> tuple[str, ...]:
                 found |= {name for a in stmt.axes for name in symbols(a.extent)}
             case Store():
                 found |= {n for e in stmt.index if not isinstance(e, Scalar) for n in symbols(e)}
+            case Attend():
+                views = (stmt.q, stmt.k, stmt.v)
+                found |= {n for v in views for e in v.index for n in symbols(e)}
+                extents = (stmt.keys.extent, stmt.depth.extent, stmt.values.extent)
+                found |= {n for e in extents for n in symbols(e)}
             case Contract():
                 views = (stmt.a, stmt.b)
                 found |= {n for v in views for e in v.index for n in symbols(e)}

@@ -23,6 +23,7 @@ from unistack_aot.mcir.elements import Memory, Scope, element_value, index_array
 from unistack_aot.mcir.monoids import MONOIDS, Monoid
 from unistack_aot.mcir.nodes import (
     Access,
+    Attend,
     Axis,
     Contract,
     Drain,
@@ -110,6 +111,8 @@ def _run(body: Iterable[Stmt], scope: Scope) -> None:
                 _contract(stmt, scope)
             case Drain():
                 _drain(stmt, scope)
+            case Attend():
+                _attend(stmt, scope)
             case When():
                 _when(stmt, scope)
             case Sync():
@@ -153,6 +156,9 @@ def _volume(body: Iterable[Stmt], scope: Scope) -> int:
                 largest = max(largest, inner)
             case Contract():
                 axes = (stmt.rows, stmt.cols, *stmt.depth)
+                largest = max(largest, prod(_extent(axis.extent, scope) for axis in axes))
+            case Attend():
+                axes = (stmt.rows, stmt.keys, stmt.depth)
                 largest = max(largest, prod(_extent(axis.extent, scope) for axis in axes))
             case Drain():
                 area = _extent(stmt.rows.extent, scope) * _extent(stmt.cols.extent, scope)
@@ -333,6 +339,27 @@ def _contract(stmt: Contract, scope: Scope) -> None:
     index = memory.index(stmt.acc, (), tile, _places(stmt.rows, stmt.cols, tile))
     everywhere = tuple(np.broadcast_to(i, tile.grid) for i in index)
     np.add.at(memory.data, everywhere, total)
+
+
+def _attend(stmt: Attend, scope: Scope) -> None:
+    """The definition, without blocks: scores of all keys, then the weighted sum."""
+    rows = _push_span(scope, stmt.rows)
+    keyed = _push_axes(rows, (stmt.keys,))
+    deep = _push_axes(keyed, (stmt.depth,))
+    wide = stmt.score.dtype.numpy
+    product = _operand(stmt.q, deep).astype(wide) * _operand(stmt.k, deep).astype(wide)
+    keyed.names[stmt.dot] = np.sum(np.broadcast_to(product, deep.grid), axis=0)
+    score = np.broadcast_to(element_value(stmt.score, keyed), keyed.grid)
+    if keyed.mask is not None:
+        score = np.where(keyed.mask, score, -np.inf)
+    with np.errstate(all="ignore"):
+        raised = np.exp(score - np.max(score, axis=0, keepdims=True, initial=-np.inf))
+        weights = raised / np.sum(raised, axis=0, keepdims=True)
+    result = _push_axes(rows, (stmt.values,))
+    summed = _push_axes(result, (stmt.keys,))
+    mixed = np.expand_dims(weights, 1) * _operand(stmt.v, summed).astype(wide)
+    result.names[stmt.out] = np.sum(np.broadcast_to(mixed, summed.grid), axis=0)
+    _run(stmt.body, result)
 
 
 def _places(rows: Span, cols: Span, scope: Scope) -> tuple[Array, Array]:

@@ -196,6 +196,30 @@ class Drain:
 
 
 @dataclass(frozen=True, slots=True)
+class Attend:
+    """For each row: out[e] = sum over keys of softmax(score) * v[key, e], streamed over blocks of keys.
+
+    `dot` names the product of q and k over `depth`; `score` is computed from it, rows.var and keys.var. The state per row
+    is (max, sum, accumulator); a block of keys is absorbed by rescaling it, since exp(a + b) = exp(a) exp(b). `body` runs
+    for each row and element of `values`, with the result as `out`. `blocks` are rows and keys at a time.
+    """
+
+    q: View
+    k: View
+    v: View
+    rows: Span
+    keys: Axis
+    depth: Axis
+    values: Axis
+    dot: str
+    score: Scalar
+    out: str
+    body: tuple[Stmt, ...]
+    via: str
+    blocks: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, slots=True)
 class When:
     """Run `body` if `condition` holds, else `otherwise`."""
 
@@ -209,7 +233,7 @@ class Sync:
     """All workers of a unit wait for each other; earlier NEAR writes are visible afterwards."""
 
 
-Stmt: TypeAlias = Let | Store | Fold | Loop | Stream | Tile | Fill | Contract | Drain | When | Sync
+Stmt: TypeAlias = Let | Store | Fold | Loop | Stream | Tile | Fill | Contract | Drain | Attend | When | Sync
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from unistack_aot.ir.scalar import (
     transform,
 )
 from unistack_aot.mcir.nodes import (
+    Attend,
     Axis,
     Contract,
     Drain,
@@ -42,7 +43,7 @@ Body: TypeAlias = tuple[Stmt, ...]
 def children(stmt: Stmt) -> tuple[Body, ...]:
     """The statement lists directly inside a statement."""
     match stmt:
-        case Loop() | Stream() | Drain() | Fold():
+        case Loop() | Stream() | Drain() | Fold() | Attend():
             return (stmt.body,)
         case When():
             return stmt.body, stmt.otherwise
@@ -63,7 +64,7 @@ def walk(body: Body) -> Iterator[Stmt]:
 def with_children(stmt: Stmt, bodies: tuple[Body, ...]) -> Stmt:
     """The same statement around other statement lists, as listed by `children`."""
     match stmt:
-        case Loop() | Stream() | Drain() | Fold():
+        case Loop() | Stream() | Drain() | Fold() | Attend():
             return replace(stmt, body=bodies[0])
         case When():
             return replace(stmt, body=bodies[0], otherwise=bodies[1])
@@ -102,6 +103,8 @@ def scalars(stmt: Stmt) -> tuple[Scalar, ...]:
             return (stmt.condition,)
         case Contract():
             return tuple(v.within for v in (stmt.a, stmt.b) if v.within is not None)
+        case Attend():
+            return (stmt.score,)
         case Fill():
             return () if stmt.source.within is None else (stmt.source.within,)
         case Loop() | Stream() | Tile() | Drain() | Sync():
@@ -134,6 +137,8 @@ def map_scalars(body: Body, change: Callable[[Scalar], Scalar]) -> Body:
                 return replace(stmt, a=view(stmt.a), b=view(stmt.b))
             case Fill():
                 return replace(stmt, source=view(stmt.source))
+            case Attend():
+                return replace(stmt, score=change(stmt.score))
             case _:
                 return None
 
@@ -174,6 +179,10 @@ def rename_buffers(body: Body, names: Mapping[str, str]) -> Body:
                     a=replace(stmt.a, buffer=names.get(stmt.a.buffer, stmt.a.buffer)),
                     b=replace(stmt.b, buffer=names.get(stmt.b.buffer, stmt.b.buffer)),
                 )
+            case Attend():
+                return replace(
+                    stmt, q=_rebound(stmt.q, names), k=_rebound(stmt.k, names), v=_rebound(stmt.v, names)
+                )
             case Fill():
                 source = replace(
                     stmt.source, buffer=names.get(stmt.source.buffer, stmt.source.buffer)
@@ -187,6 +196,10 @@ def rename_buffers(body: Body, names: Mapping[str, str]) -> Body:
         return None if fresh is None else Load(fresh, value.index, value.dtype)
 
     return replace_loads(rewrite(body, each), load)
+
+
+def _rebound(view: View, names: Mapping[str, str]) -> View:
+    return replace(view, buffer=names.get(view.buffer, view.buffer))
 
 
 def substitute_vars(body: Body, env: Mapping[str, IndexEntry]) -> Body:
@@ -261,6 +274,9 @@ def bound_vars(body: Body) -> tuple[str, ...]:
                 names += [stmt.rows.var, stmt.cols.var, *(a.var for a in stmt.depth)]
             case Fill():
                 names += [stmt.rows.var, stmt.cols.var]
+            case Attend():
+                names += [stmt.rows.var, stmt.keys.var, stmt.depth.var, stmt.values.var]
+                names += [stmt.dot, stmt.out]
             case Store() | When() | Sync():
                 pass
             case _:
@@ -310,6 +326,19 @@ def rename_bound(body: Body, names: Mapping[str, str]) -> Body:
                     rows=span(stmt.rows),
                     cols=span(stmt.cols),
                     source=_renamed(stmt.source, names),
+                )
+            case Attend():
+                return replace(
+                    stmt,
+                    q=_renamed(stmt.q, names),
+                    k=_renamed(stmt.k, names),
+                    v=_renamed(stmt.v, names),
+                    rows=span(stmt.rows),
+                    keys=axis(stmt.keys),
+                    depth=axis(stmt.depth),
+                    values=axis(stmt.values),
+                    dot=new(stmt.dot),
+                    out=new(stmt.out),
                 )
             case When() | Sync():
                 return None

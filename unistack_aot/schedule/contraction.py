@@ -63,7 +63,7 @@ def find_site(kernel: Kernel) -> Site | No:
         return No("the fold is not a plain sum")
     if not tail or not all(isinstance(stmt, Store | Let) for stmt in tail):
         return No("more loops follow the sum")
-    factors = _factors(fold.values[0])
+    factors = factors_of(fold.values[0])
     if factors is None:
         return No("the summed value is not a product of two loads")
     a, b = factors
@@ -89,7 +89,8 @@ def _classified(
     return Site(a, b, batch, rows, cols, depth, acc, tail)
 
 
-def _factors(value: Scalar) -> tuple[Factor, Factor] | None:
+def factors_of(value: Scalar) -> tuple[Factor, Factor] | None:
+    """The two operands of a product of loads; None if it is something else."""
     if not (isinstance(value, Call) and value.fn == "mul"):
         return None
     a, b = (_factor(arg) for arg in value.args)

@@ -10,7 +10,7 @@ from math import prod
 
 from unistack_aot.base.symbolic import Dim, Ranges, bounds, symbol
 from unistack_aot.mcir.accesses import accesses
-from unistack_aot.mcir.nodes import Drain, Fold, Kernel, Let, Loop, Role, Stmt, Store, Stream, When
+from unistack_aot.mcir.nodes import Attend, Drain, Fold, Kernel, Let, Loop, Role, Stmt, Store, Stream, When
 from unistack_aot.mcir.transform import all_loads, around, perfect_nest, walk
 from unistack_aot.schedule.operators import can_fuse, fused, split, with_role
 
@@ -103,7 +103,7 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
         case When():
             yes = _inner(kernel, stmt.body, ranges)
             return replace(stmt, body=yes, otherwise=_inner(kernel, stmt.otherwise, ranges))
-        case Drain() | Stream():
+        case Drain() | Stream() | Attend():
             return replace(stmt, body=_inner(kernel, stmt.body, ranges))
         case _:
             return stmt

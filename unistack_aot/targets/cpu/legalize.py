@@ -10,14 +10,15 @@ from numpy.typing import NDArray
 
 from unistack_aot.aicf.op import ArrayData
 from unistack_aot.base.dtypes import f32
-from unistack_aot.base.symbolic import Dim, Ranges
-from unistack_aot.base.verdict import No
+from unistack_aot.base.symbolic import Dim, Ranges, linear_split, simplify, symbols
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.layout import PLAIN, Layout
-from unistack_aot.ir.scalar import Call, Scalar, transform
-from unistack_aot.mcir.nodes import Kernel, Param, Stmt
+from unistack_aot.ir.scalar import Call, Load, Scalar, transform
+from unistack_aot.mcir.nodes import Kernel, Param, Stmt, Store
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import map_scalars, rename_buffers
+from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.layouts import halo_of, is_window
@@ -32,6 +33,8 @@ from unistack_aot.schedule.panels import (
 )
 
 Array = NDArray[Any]
+QUERY_ROWS = 64  # rows of scores that share one pass over the keys
+KEY_TILE = 256  # kKeyTile of ua/attention.h
 
 
 @dataclass
@@ -65,7 +68,10 @@ class Legalizer:
         kernel = opened(launch)
         site = find_site(kernel)
         packing: list[Launch] = []
-        if isinstance(site, Site) and not site.cols:
+        heads = find_attention(kernel)
+        if isinstance(heads, AttentionSite) and attention_fits(kernel, heads, self.ranges):
+            kernel = attended(kernel, heads, QUERY_ROWS, KEY_TILE, "attention.f32")
+        elif isinstance(site, Site) and not site.cols:
             kernel = self.depthwise(kernel, site)
         elif isinstance(site, Site):
             tiles = self.contraction(launch, kernel, site)
@@ -166,6 +172,33 @@ class Legalizer:
         like = Launch(kernel, (b.name, name), launch.origins, "pack")
         packing.append(closed(opened(like), like))
         return name
+
+
+def attention_fits(kernel: Kernel, site: AttentionSite, ranges: Ranges) -> Yes | No:
+    """The tile instruction takes f32 rows whose depth and values are contiguous, and stores plain results."""
+    if len(site.tail) != 1 or not isinstance(site.tail[0], Store):
+        return No("the result goes through more than a store")
+    store = site.tail[0]
+    if store.value is not site.out or store.combine != "set":
+        return No("the result is changed before it is stored")
+    inside = dict(ranges)
+    for axis in (*site.outer, site.rows, site.keys, site.depth, site.values):
+        inside[axis.var] = (0, axis.extent - 1)
+    views = [(site.q, site.depth), (site.k, site.depth), (site.v, site.values)]
+    views.append((Load(store.buffer, store.index, f32), site.values))
+    for load, unit in views:
+        param = kernel.param(load.buffer)
+        if param.dtype is not f32 or any(isinstance(e, Scalar) for e in load.index):
+            return No(f"{load.buffer} is not a plain f32 operand")
+        index = tuple(e for e in load.index if not isinstance(e, Scalar))
+        offset = simplify(param.layout.offset(param.shape, index), inside)
+        for axis in (site.rows, site.keys, unit):
+            parts = linear_split(offset, axis.var)
+            if parts is None or symbols(parts[0]) & inside.keys() - ranges.keys():
+                return No(f"{load.buffer} is not linear in {axis.var}")
+            if axis is unit and parts[0] != 1:
+                return No(f"{load.buffer} is not contiguous")
+    return YES
 
 
 def laid_out(array: Array, layout: Layout) -> Array:

@@ -9,7 +9,8 @@ from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import Monoid
-from unistack_aot.mcir.nodes import Contract, Drain, Fill, Fold, Loop, Role, Store, Stream, Sync, Tile
+from unistack_aot.mcir.nodes import Attend, Contract, Drain, Fill, Fold, Loop, Role, Store, Stream, Sync, Tile
+from unistack_aot.targets.cpu.attention import attention_call
 from unistack_aot.targets.cpu.dialect import DIALECT
 from unistack_aot.targets.cpu.lanes import lane_loop
 from unistack_aot.targets.cpu.tiles import panel_call
@@ -148,7 +149,7 @@ class HostPrinter:
         return (*start, Block(f"for (int lane = 1; lane < {LANES}; ++lane)", (*read, *merge)))
 
     def tile(
-        self, stmt: Tile | Fill | Contract | Drain | Stream | Sync, writer: KernelWriter
+        self, stmt: Tile | Fill | Contract | Drain | Attend | Stream | Sync, writer: KernelWriter
     ) -> tuple[CNode, ...]:
         """A register tile exists only between its contraction and its drain, which print as one call."""
         match stmt:
@@ -157,6 +158,8 @@ class HostPrinter:
             case Contract():
                 self.pending[stmt.acc] = stmt
                 return ()
+            case Attend():
+                return attention_call(stmt, writer)
             case Drain():
                 return panel_call(self.pending.pop(stmt.acc), stmt, writer)
             case _:

@@ -58,9 +58,6 @@ inline float* thread_scratch(size_t floats) {
 
 namespace detail {
 
-template <int n>
-using Int = std::integral_constant<int, n>;
-
 // Row ranges of the tiles of a chunk: sizes differ by at most one.
 struct Tiles {
     int rows, count;
@@ -75,76 +72,109 @@ UA_INLINE void request(const float* next, int64_t floats, int tile, int tiles) {
     for (int64_t line = lines * tile / tiles; line < lines * (tile + 1) / tiles; ++line) prefetch<2>(next + line * 16);
 }
 
-template <int MR, int NP, class Done, class Want>
-void contract_panels(const Contraction& c, const float* const* rows, int64_t m0, int count, int panel0, int panel1,
-                     Done&& done, Want&& want) {
+// What generated code supplies, behind plain function pointers: the loop nest is compiled once per library, not per kernel.
+struct Calls {
+    void *rows_body, *done_body, *want_body;
+    void (*rows)(void*, int64_t from, int count, const float** start);
+    void (*done)(void*, int64_t m, int count, int panel, int panels, const float* tile);
+    void (*want)(void*, int64_t m, int count, int panel, int panels);
+};
+
+template <int MR, int NP>
+UA_NOINLINE void contract_panels(const Contraction& c, const float* const* rows, int64_t m0, int count, int panel0,
+                                 int panel1, const Calls& calls) {
     const Tiles tiles(count, MR);
     const int64_t K = c.k(), step = c.k_block ? c.k_block : K, stride = K * kPanel;
     const int groups = (panel1 - panel0) / NP;
     const int64_t tile_floats = MR * NP * kPanel;
     const bool whole = step >= K;  // no partial sums: one tile of scratch stays in L1
     float* const partial = thread_scratch(whole ? tile_floats : size_t(groups) * tiles.count * tile_floats);
-    static constexpr int32_t kNoShift = 0;
     for (int64_t k = 0; k < K; k += step) {
         const int64_t steps = std::min(step, K - k);
-        const int32_t from = int32_t(k);
+        const bool last = k + step >= K;
+        const int32_t start = int32_t(k) + (c.shift ? c.shift[0] : 0);
         TileArgs t{};
         t.panel_stride = stride;
-        if (c.segments == 1) {
-            t.shift = c.segments == 1 && c.shift == nullptr ? &from : &kNoShift;
-            t.segments = 1, t.length = int(steps);
-        } else {
-            t.shift = c.shift + k / c.length, t.segments = int(steps / c.length), t.length = c.length;
-        }
+        if (c.segments == 1) t.shift = &start, t.segments = 1, t.length = int(steps);
+        else t.shift = c.shift + k / c.length, t.segments = int(steps / c.length), t.length = c.length;
         for (int g = 0; g < groups; ++g) {
             t.panel = c.packed + (panel0 + g * NP) * stride + k * kPanel;
             const float* const next = g + 1 < groups ? t.panel + NP * stride
-                                      : k + step < K ? c.packed + panel0 * stride + (k + step) * kPanel
-                                                     : c.packed + panel1 * stride;
+                                      : last         ? c.packed + panel1 * stride
+                                                     : c.packed + panel0 * stride + (k + step) * kPanel;
             for (int i = 0; i < tiles.count; ++i) {
                 const int first = tiles.first(i), n = tiles.first(i + 1) - first;
                 for (int q = 0; q < NP; ++q) request(next + q * stride, steps * kPanel, i, tiles.count);
-                if (k + step >= K) want(m0 + first, n, panel0 + g * NP, NP);
+                if (last && calls.want) calls.want(calls.want_body, m0 + first, n, panel0 + g * NP, NP);
                 t.rows = rows + first;
                 t.ahead = c.ahead != kNextTile ? c.ahead : i + 1 < tiles.count ? rows[first + n] - rows[first] : 0;
                 t.out = partial + (whole ? 0 : (int64_t(g) * tiles.count + i) * tile_floats);
                 t.init = k == 0 ? nullptr : t.out;
                 tile_of_rows<MR, NP>(n, t);
-                if (k + step >= K) done(m0 + first, n, panel0 + g * NP, NP, static_cast<const float*>(t.out));
+                if (last) calls.done(calls.done_body, m0 + first, n, panel0 + g * NP, NP, t.out);
             }
         }
     }
 }
 
-}  // namespace detail
+template <int MR, int NP>
+inline void contract_group(const Contraction& c, const float* const* rows, int64_t m0, int count, int panel0, int panel1,
+                           const Calls& calls) {
+    const int wide = panel0 + (panel1 - panel0) / NP * NP;
+    if (wide > panel0) contract_panels<MR, NP>(c, rows, m0, count, panel0, wide, calls);
+    if (NP > 1 && panel1 > wide) contract_panels<MR, 1>(c, rows, m0, count, wide, panel1, calls);
+}
 
-template <class Rows, class Done, class Want>
-void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int panel1, Rows&& rows, Done&& done,
-              Want&& want) {
+UA_NOINLINE inline void contract_all(const Contraction& c, int64_t m0, int64_t m1, int panel0, int panel1,
+                                     const Calls& calls) {
     const int64_t chunks = (m1 - m0 + c.row_block - 1) / c.row_block;
     const float* start[kMaxRowBlock];
     for (int64_t chunk = 0; chunk < chunks; ++chunk) {
         const int64_t from = m0 + (m1 - m0) * chunk / chunks, to = m0 + (m1 - m0) * (chunk + 1) / chunks;
         const int count = int(to - from);
-        for (int p = 0; p < count; ++p) start[p] = rows(from + p);
+        calls.rows(calls.rows_body, from, count, start);
         for (int g = panel0; g < panel1; g += c.panel_group) {
             const int end = std::min(panel1, g + c.panel_group);
-            const auto sweep = [&](auto rows, auto panels) {
-                constexpr int MR = rows.value, NP = panels.value;
-                const int wide = g + (end - g) / NP * NP;
-                if (wide > g) detail::contract_panels<MR, NP>(c, start, from, count, g, wide, done, want);
-                if (NP > 1 && end > wide) detail::contract_panels<MR, 1>(c, start, from, count, wide, end, done, want);
-            };
-            if (count == 1) sweep(detail::Int<1>{}, detail::Int<kThinPanels>{});
-            else if (count == 2) sweep(detail::Int<2>{}, detail::Int<kThinPanels / 2>{});
-            else sweep(detail::Int<kTileRows>{}, detail::Int<kTilePanels>{});
+            if (count == 1) contract_group<1, kThinPanels>(c, start, from, count, g, end, calls);
+            else if (count == 2) contract_group<2, kThinPanels / 2>(c, start, from, count, g, end, calls);
+            else contract_group<kTileRows, kTilePanels>(c, start, from, count, g, end, calls);
         }
     }
 }
 
+template <class F>
+UA_INLINE void* erase(F& f) {
+    return const_cast<void*>(static_cast<const void*>(&f));
+}
+
+template <class Rows, class Done>
+UA_INLINE Calls calls_of(Rows& rows, Done& done) {
+    Calls calls{erase(rows), erase(done), nullptr, nullptr, nullptr, nullptr};
+    calls.rows = [](void* f, int64_t from, int count, const float** start) {
+        for (int p = 0; p < count; ++p) start[p] = (*static_cast<Rows*>(f))(from + p);
+    };
+    calls.done = [](void* f, int64_t m, int count, int panel, int panels, const float* tile) {
+        (*static_cast<Done*>(f))(m, count, panel, panels, tile);
+    };
+    return calls;
+}
+
+}  // namespace detail
+
 template <class Rows, class Done>
 void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int panel1, Rows&& rows, Done&& done) {
-    contract(c, m0, m1, panel0, panel1, rows, done, [](int64_t, int, int, int) {});
+    detail::contract_all(c, m0, m1, panel0, panel1, detail::calls_of(rows, done));
+}
+
+template <class Rows, class Done, class Want>
+void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int panel1, Rows&& rows, Done&& done,
+              Want&& want) {
+    detail::Calls calls = detail::calls_of(rows, done);
+    calls.want_body = detail::erase(want);
+    calls.want = [](void* f, int64_t m, int count, int panel, int panels) {
+        (*static_cast<std::remove_reference_t<Want>*>(f))(m, count, panel, panels);
+    };
+    detail::contract_all(c, m0, m1, panel0, panel1, calls);
 }
 
 }  // namespace ua

@@ -10,6 +10,7 @@
 #include "ua/pack.h"
 #include "ua/pool.h"
 #include "ua/reduce.h"
+#include "ua/winograd.h"
 
 #define UNARY(name)                                                     \
     extern "C" void name##_f32(const float* x, float* y, int64_t n) {   \
@@ -110,6 +111,17 @@ void convolve(const float* in, const float* weights, float* out, int plain, int 
                             tile[(p * wide + q) * ua::kPanel + j];
         },
         [&](int64_t m, int, int panel, int) { ua::prefetch_for_write(out + (panel * int64_t(oh) * ow + m) * ua::kPanel); });
+}
+
+// in [IC/16][H+2][W+2][16], weights [36][OC/16][IC][16], out [OC/16][H][W][16]; two halves as two tasks would.
+void winograd(const float* in, const float* weights, float* out, int ic, int oc, int h, int w) {
+    const ua::Winograd plan{in, int64_t(h + 2) * (w + 2) * 16, int64_t(w + 2) * 16, ic / 16, oc / 16, weights, h, w};
+    const int tiles = ua::winograd_tiles(plan);
+    for (int half = 0; half < 2; ++half)
+        ua::winograd(plan, tiles * half / 2, tiles * (half + 1) / 2,
+                     [&](int panel, int y, int x, int count, const float* tile) {
+                         std::memcpy(out + ((int64_t(panel) * h + y) * w + x) * 16, tile, size_t(count) * 64);
+                     });
 }
 
 void depthwise(const float* in, const float* weights, float* out, int channels, int h, int w, int k, int oh, int ow,

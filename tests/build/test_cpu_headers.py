@@ -40,7 +40,9 @@ def runs_here(isa: str) -> bool:
     return need <= flags
 
 
-@pytest.fixture(scope="module", params=["x86-64-v2", "x86-64-v3"])
+@pytest.fixture(
+    scope="module", params=[pytest.param("x86-64-v2", marks=pytest.mark.slow), "x86-64-v3"]
+)
 def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     isa: str = request.param
     if not runs_here(isa):
@@ -219,6 +221,8 @@ def test_integer_sum_is_exact(lib: ctypes.CDLL) -> None:
 MATMULS = [
     # m, n, k, transposed, k_block, row_block, panel_group, threads
     (1, 16, 8, 0, 0, 64, 1, 1),
+    (1, 150, 70, 0, 32, 64, 64, 2),
+    (2, 150, 70, 1, 0, 64, 9, 1),
     (7, 33, 50, 0, 16, 64, 2, 1),
     (49, 48, 100, 1, 32, 20, 2, 2),
     (128, 80, 257, 0, 128, 96, 64, 2),
@@ -338,6 +342,25 @@ def test_first_layer_reads_plain_rows(lib: ctypes.CDLL) -> None:
     out = aligned(np.zeros((2, oh, ow, 16), np.float32))
     lib.convolve(ptr(x), ptr(packed), ptr(out), 1, 3, 32, 21, 24, 7, 7, oh, ow, 2, 1, 0, 64)
     np.testing.assert_allclose(out, blocked(want.astype(np.float32)), rtol=1e-4, atol=1e-4)
+
+
+def winograd_weights(weights: Array) -> Array:
+    """G g G^T in float64, packed [36][OC/16][IC][16]; Lavin and Gray (2015)."""
+    g = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24
+    oc, ic = weights.shape[:2]
+    u = np.einsum("ip,ocpq,jq->ijoc", g, weights.astype(np.float64), g)
+    return aligned(u.reshape(36, oc // 16, 16, ic).transpose(0, 1, 3, 2).astype(np.float32))
+
+
+@pytest.mark.parametrize("ic, oc, h, w", [(16, 16, 4, 4), (32, 48, 14, 11), (48, 16, 29, 30)])
+def test_winograd(lib: ctypes.CDLL, ic: int, oc: int, h: int, w: int) -> None:
+    x, weights = f32(ic, h, w), f32(oc, ic, 3, 3, seed=1)
+    padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
+    want = correlate(padded, weights, 1, 1)
+    out = aligned(np.zeros((oc // 16, h, w, 16), np.float32))
+    lib.winograd(ptr(blocked(padded)), ptr(winograd_weights(weights)), ptr(out), ic, oc, h, w)
+    error = np.abs(out - blocked(want.astype(np.float32))).max() / np.abs(want).max()
+    assert error < 1e-5
 
 
 @pytest.mark.parametrize("stride", [1, 2])

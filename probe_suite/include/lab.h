@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include <sched.h>
 #include <sys/mman.h>
 
 namespace lab {
@@ -57,13 +58,37 @@ inline void fill(float* data, std::size_t count, unsigned seed) {
     for (std::size_t i = 0; i < count; ++i) data[i] = 0.5f + static_cast<float>(engine() % 65536u) / 65536.0f;
 }
 
-// Runs body(0) .. body(threads - 1) at once; returns seconds from the common start to the last end.
+// Keeps the calling thread on one of the processors it may use, and gives it all of them back afterwards: two spinning
+// threads that land on one processor would wait for the scheduler, not for each other.
+class Pinned {
+public:
+    explicit Pinned(int index) {
+        sched_getaffinity(0, sizeof before_, &before_);
+        int const wanted = index % CPU_COUNT(&before_);
+        cpu_set_t one;
+        CPU_ZERO(&one);
+        for (int cpu = 0, seen = 0; cpu < CPU_SETSIZE; ++cpu) {
+            if (CPU_ISSET(cpu, &before_) && seen++ == wanted) CPU_SET(cpu, &one);
+        }
+        sched_setaffinity(0, sizeof one, &one);
+    }
+    Pinned(Pinned const&) = delete;
+    Pinned& operator=(Pinned const&) = delete;
+    ~Pinned() { sched_setaffinity(0, sizeof before_, &before_); }
+
+private:
+    cpu_set_t before_;
+};
+
+// Runs body(0) .. body(threads - 1) at once, each on a processor of its own; returns seconds from the common start to the
+// last end.
 template <class Body>
 inline double team(int threads, Body body) {
     std::atomic<int> ready{0};
     std::atomic<bool> go{false};
     std::vector<double> ends(static_cast<std::size_t>(threads));
     auto const work = [&](int index) {
+        Pinned const pinned(index);
         ready.fetch_add(1);
         while (!go.load(std::memory_order_acquire)) std::this_thread::yield();
         body(index);
@@ -71,10 +96,12 @@ inline double team(int threads, Body body) {
     };
     std::vector<std::thread> others;
     for (int index = 1; index < threads; ++index) others.emplace_back(work, index);
+    Pinned const pinned(0);
     while (ready.load() != threads - 1) std::this_thread::yield();
     double const start = now();
     go.store(true, std::memory_order_release);
-    work(0);
+    body(0);
+    ends[0] = now();
     for (auto& other : others) other.join();
     double last = start;
     for (double const end : ends) last = end > last ? end : last;

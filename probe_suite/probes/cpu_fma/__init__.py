@@ -36,7 +36,7 @@ def run(setting: Setting) -> Answer:
         for dtype in _SCALAR if arch == setting.arch else ("f32",):
             built, proof = _build(setting, arch, dtype)
             seen.append(proof)
-            curve, found = _measure(built, arch, dtype, arch == setting.arch)
+            curve, found = _measure(built, arch, dtype, setting)
             series.append(curve)
             findings += found
         if arch == setting.arch:
@@ -54,12 +54,13 @@ def _build(setting: Setting, arch: str, dtype: str) -> tuple[ctypes.CDLL, Seen]:
 
 
 def _measure(built: ctypes.CDLL, arch: str, dtype: str, main: bool) -> tuple[Series, list[Finding]]:
+    main, budget = arch == setting.arch, 0.1 if setting.quick else 0.6
     lanes, threads = _WIDTH[arch] // _SCALAR[dtype][1], cpu_facts.cores()
     name = dtype if main else f"{arch}.{dtype}"
-    one = [_time(built, 1, chains) for chains in CHAINS]
+    one = [_time(built, 1, chains, budget) for chains in CHAINS]
     rates = [2.0 * lanes * c * _ROUNDS / t.best for c, t in zip(CHAINS, one, strict=True)]
     best = max(range(len(CHAINS)), key=lambda index: rates[index])
-    every = _time(built, threads, CHAINS[best])
+    every = _time(built, threads, CHAINS[best], budget)
     together = 2.0 * lanes * CHAINS[best] * _ROUNDS * threads / every.best
     note = f"{threads} threads, {CHAINS[best]} chains of {_WIDTH[arch]} B vectors"
     found = [Finding(f"fma.{name}", together, "FLOP/s", every.spread, every.count, note)]
@@ -74,9 +75,9 @@ def _measure(built: ctypes.CDLL, arch: str, dtype: str, main: bool) -> tuple[Ser
     return Series(f"{arch} {dtype}, one thread", x, tuple(rates), "chains", "FLOP/s"), found
 
 
-def _time(built: ctypes.CDLL, threads: int, chains: int) -> samples.Samples:
+def _time(built: ctypes.CDLL, threads: int, chains: int, budget: float) -> samples.Samples:
     args = [ctypes.c_int64(value) for value in (threads, chains, _ROUNDS)]
-    return samples.repeat(lambda: built.burn(*args), budget_s=0.6)
+    return samples.repeat(lambda: built.burn(*args), budget_s=budget)
 
 
 PROBE = Probe(

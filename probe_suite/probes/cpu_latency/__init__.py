@@ -17,20 +17,24 @@ _ROUND_BYTES = 64 * _LINE
 
 
 def run(setting: Setting) -> Answer:
-    """Chase pointers over 4 KiB .. 256 MiB with large and with small pages."""
+    """Chase pointers over 4 KiB .. 128 MiB with large and with small pages."""
     library = setting.scratch / "cpu_latency.so"
     built = toolchain.build_cpu(Path(__file__).with_name("kernel.cpp"), library, setting.arch)
     seen = toolchain.see_cpu(library, "chase", r"mov\s+\(%r\w+\),%r|ldr\s+x", 64)
     built.chase.restype = ctypes.c_double
-    last = 64 * MIB if setting.quick else 256 * MIB
-    sizes = fit.geometric(4 * KIB, last, 1 if setting.quick else 2)
-    curves = {large: [_point(built, size, large) for size in sizes] for large in (True, False)}
-    x = tuple(float(size) for size in sizes)
+    last = 64 * MIB if setting.quick else 128 * MIB
+    sizes = {True: fit.geometric(4 * KIB, last, 1 if setting.quick else 2)}
+    sizes[False] = fit.geometric(4 * KIB, last, 1)
+    curves = {large: [_point(built, size, large) for size in sizes[large]] for large in sizes}
     series = tuple(
-        Series(name, x, tuple(each.best for each in curves[large]), "B", "s")
+        Series(
+            name, tuple(map(float, sizes[large])), tuple(p.best for p in curves[large]), "B", "s"
+        )
         for large, name in ((True, "pages of 2 MiB (asked for)"), (False, "pages of 4 KiB"))
     )
-    return Answer((*_levels(sizes, curves[True], setting), *_pages(sizes, curves)), series, (seen,))
+    return Answer(
+        (*_levels(sizes[True], curves[True], setting), *_pages(last, curves)), series, (seen,)
+    )
 
 
 def _point(built: ctypes.CDLL, size: int, large: bool) -> samples.Samples:
@@ -74,14 +78,12 @@ def _levels(
     return tuple(found)
 
 
-def _pages(
-    sizes: tuple[int, ...], curves: dict[bool, list[samples.Samples]]
-) -> tuple[Finding, ...]:
+def _pages(last: int, curves: dict[bool, list[samples.Samples]]) -> tuple[Finding, ...]:
     large, small = curves[True][-1], curves[False][-1]
     extra = small.best - large.best
     if extra <= 0:
         return ()
-    note = f"chase over {sizes[-1]} B: pages of 4 KiB minus pages of 2 MiB"
+    note = f"chase over {last} B: pages of 4 KiB minus pages of 2 MiB"
     spread = min(0.99, large.spread + small.spread)
     return (Finding("page.miss", extra, "s", spread, small.count, note),)
 

@@ -12,8 +12,8 @@ from probe_suite.probe import Answer, NotHere, Plot, Probe, Setting
 from probe_suite.record import Finding, Series
 
 _WAYS = (
-    ("barrier", "barrier", 1_000, "spinning, central counter"),
-    ("launch", "spin_region", 1_000, "an empty task given to spinning workers"),
+    ("barrier", "barrier", 200, "spinning, central counter"),
+    ("launch", "spin_region", 200, "an empty task given to spinning workers"),
     ("launch.wake", "wake_region", 40, "an empty task given to sleeping workers"),
 )
 

@@ -46,7 +46,7 @@ class Token:
 
 
 def parse_graph(source: str, constants: Mapping[str, Array] | None = None) -> Graph:
-    """The graph a text stands for; `constants` resolves hashes. Raises BadInput that shows the line."""
+    """The graph a text stands for; `constants` resolves hashes. BadInput shows the line."""
     reader = _Reader(source, tuple(_tokens(source)), dict(constants or {}))
     graph = reader.graph()
     reader.expect("end")

@@ -1,4 +1,4 @@
-"""Semantic properties of operations, derived from their formulas: what rewrites may rely on. Not here: rewrites."""
+"""Semantic properties, derived from formulas: what rewrites rely on. Not here: rewrites."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def _zero(part: Scalar, zero: dict[Scalar, bool]) -> bool:
 
 @lru_cache(1 << 12)
 def homomorphism(formula: Scalar) -> tuple[str, str] | None:
-    """(outer, inner) where f(a outer b) = f(a) inner f(b) for a formula that is one such function."""
+    """(outer, inner) where f(a outer b) = f(a) inner f(b) for a formula of one such function."""
     if isinstance(formula, Call) and all(isinstance(a, Arg) for a in formula.args):
         return FUNCTIONS[formula.fn].turns
     return None

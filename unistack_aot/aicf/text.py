@@ -1,4 +1,4 @@
-"""AICF as text: one value per line, types shown, large constants by hash. Not here: reading it (parse.py)."""
+"""AICF as text: one value per line, large constants by hash. Not here: reading it (parse.py)."""
 
 from __future__ import annotations
 

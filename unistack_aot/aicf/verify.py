@@ -1,4 +1,4 @@
-"""The rules a graph must keep, checked by inferring every type again. Not here: rules of later stages."""
+"""What a graph must keep, checked by inferring every type again. Not here: later stages."""
 
 from __future__ import annotations
 

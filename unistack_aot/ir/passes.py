@@ -1,4 +1,4 @@
-"""Passes with contracts: what a pass needs, gives and breaks; a bad order fails when it is written. Not here: passes."""
+"""Passes with contracts: a bad order fails when it is written. Not here: any pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Sequence(Generic[P]):
 
 
 def sequence(passes: Iterable[Pass[P]], given: Iterable[str] = ()) -> Sequence[P]:
-    """Check the order: every need is given by an earlier pass, or from the start, and unbroken since."""
+    """Check the order: each need was given, by a pass or from the start, and is unbroken since."""
     facts, done = frozenset(given), tuple(passes)
     broken: dict[str, str] = {}
     for step in done:

@@ -1,4 +1,4 @@
-"""Patterns over terms (an operation applied to terms) and their matching. Not here: what replaces a match."""
+"""Patterns over terms (an operation applied to terms), and matching. Not here: replacements."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rewriting driver: rules over interned terms, bottom-up to a fixed point. Not here: any rule."""
+"""The rewriting driver: rules over interned terms, bottom-up, to a fixed point. Not here: rules."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ PATIENCE = 200  # steps per term of a pass before the rules are held not to term
 
 @dataclass(frozen=True)
 class Rule(Generic[T]):
-    """A local rewrite: where `pattern` matches, `replace(**names)` gives the new term or `No(reason)`.
+    """A local rewrite: where `pattern` matches, `replace(**names)` gives a term or `No(reason)`.
 
-    With `counts`, `replace` is also given `uses(term)`, the number of a term's users, so that it can
-    leave terms alone that would have to be computed twice.
+    With `counts`, `replace` is also given `uses(term)`, the number of a term's users, so that it
+    can leave terms alone that would have to be computed twice.
     `needs` names the properties that make it true. `fires` and `holds` are examples in text form:
     terms on which the rule must fire, and terms which it must leave alone.
     """
@@ -167,7 +167,7 @@ def _joint(rules: Sequence[JointRule[T]], users: Users[T], log: Log) -> dict[T, 
 
 
 class _Pass(Generic[T]):
-    """One bottom-up pass: `done` maps terms to their normal form, `forward` to what replaces them."""
+    """One bottom-up pass: `done` maps terms to normal forms, `forward` to what replaces them."""
 
     def __init__(
         self, index: RuleIndex[T], language: Language[T], log: Log, snapshot: Users[T]

@@ -1,4 +1,4 @@
-"""Rewrites of AICF that its mathematics allows, one file per theme. Not here: the driver (ir/rewrite.py), loops (schedule/)."""
+"""Rewrites of AICF, one file per theme. Not here: the driver (ir/rewrite.py), loops."""
 
 from __future__ import annotations
 

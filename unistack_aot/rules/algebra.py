@@ -1,4 +1,4 @@
-"""Linear algebra: affine maps folded into contractions, chains merged, contractions with a shared operand joined."""
+"""Linear algebra: affine maps folded into contractions or merged, shared operands joined."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Map:
 
 
 def affine_map(node: Node) -> Map | None:
-    """A pointwise node as an affine map of its only operand that is not constant; None otherwise."""
+    """A pointwise node as an affine map of its only varying operand; None otherwise."""
     if not isinstance(node.op, Pointwise) or not node.tensor.dtype.is_float:
         return None
     moving = [k for k, arg in enumerate(node.args) if not is_constant(arg)]
@@ -200,7 +200,7 @@ def _as_addition(root: Node, x: Node, c: Node) -> Node | No:
 
 @dataclass(frozen=True)
 class Member:
-    """A contraction with constants, and the addition of constants that is its only use, if there is one."""
+    """A contraction with constants, and the addition of constants that alone uses it, if any."""
 
     map: Linear
     root: Node
@@ -208,7 +208,7 @@ class Member:
 
     @property
     def free(self) -> int | None:
-        """The weight's one axis that the result has and the data has not; None if there are more."""
+        """The one axis that weight and result have and the data has not; None if more."""
         own = [w for w in self.map.result.values() if w not in self.map.data.values()]
         return own[0] if len(own) == 1 else None
 
@@ -285,7 +285,7 @@ def _scale_of_scalar(root: Node, x: Node, c: Node) -> Node | No:
 
 
 CONV = "window(kernel=[3, 3], strides=[1, 1], dilations=[1, 1], before=[1, 1], after=[1, 1])"
-
+PLAIN = 'left="ac" right="cb" out="ab"'
 RULES: tuple[NodeRule | NodeJointRule, ...] = (
     NodeRule(
         "identity-map",
@@ -338,7 +338,7 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
                 f" window={CONV}, constant ~2 : f32[4, 1, 1]), constant 3.0 : f32[])"
             ),
             (
-                'mul(contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) left="ac" right="cb" out="ab",'
+                f"mul(contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) {PLAIN},"
                 " constant ~2 : f32[4])"
             ),
         ),
@@ -347,16 +347,13 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
                 f"mul(convolve(%x: f32[1, 3, 5, 5], constant ~1 : f32[4, 3, 3, 3]) window={CONV},"
                 " constant ~2 : f32[5])"
             ),
+            (f"mul(contract(%x: f32[2, 3], %w: f32[3, 4]) {PLAIN}, constant ~2 : f32[4])"),
             (
-                'mul(contract(%x: f32[2, 3], %w: f32[3, 4]) left="ac" right="cb" out="ab",'
-                " constant ~2 : f32[4])"
-            ),
-            (
-                '%h = contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) left="ac" right="cb" out="ab";'
+                f"%h = contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) {PLAIN};"
                 " %h; mul(%h, constant ~2 : f32[4])"
             ),
             (
-                'mul(contract(%x: f32[2, 3], constant 1e38 : f32[3, 4]) left="ac" right="cb" out="ab",'
+                f"mul(contract(%x: f32[2, 3], constant 1e38 : f32[3, 4]) {PLAIN},"
                 " constant 1e10 : f32[])"
             ),
         ),
@@ -373,17 +370,17 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
             ),
             (
                 "contract(mul(%x: f32[2, 3], constant ~2 : f32[3]), constant ~1 : f32[3, 4])"
-                ' left="ac" right="cb" out="ab"'
+                f" {PLAIN}"
             ),
         ),
         holds=(
             (
                 "contract(mul(%x: f32[2, 3], constant ~2 : f32[2, 1]), constant ~1 : f32[3, 4])"
-                ' left="ac" right="cb" out="ab"'
+                f" {PLAIN}"
             ),
             (
                 "%h = mul(%x: f32[2, 3], constant ~2 : f32[3]); %h;"
-                ' contract(%h, constant ~1 : f32[3, 4]) left="ac" right="cb" out="ab"'
+                f" contract(%h, constant ~1 : f32[3, 4]) {PLAIN}"
             ),
         ),
     ),
@@ -395,7 +392,7 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
         fires=(
             (
                 "contract(add(%x: f32[2, 3], constant ~2 : f32[3]), constant ~1 : f32[3, 4])"
-                ' left="ac" right="cb" out="ab"'
+                f" {PLAIN}"
             ),
         ),
         holds=(
@@ -446,8 +443,8 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
         needs=("linear",),
         fires=(
             (
-                'contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) left="ac" right="cb" out="ab";'
-                ' contract(%x, constant ~2 : f32[3, 5]) left="ac" right="cb" out="ab"'
+                f"contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) {PLAIN};"
+                f" contract(%x, constant ~2 : f32[3, 5]) {PLAIN}"
             ),
             (
                 "add(constant ~3 : f32[4], contract(%x: f32[1, 2, 3], constant ~1 : f32[3, 4])"
@@ -457,8 +454,8 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
         ),
         holds=(
             (
-                'contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) left="ac" right="cb" out="ab";'
-                ' contract(%y: f32[2, 3], constant ~2 : f32[3, 4]) left="ac" right="cb" out="ab"'
+                f"contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) {PLAIN};"
+                f" contract(%y: f32[2, 3], constant ~2 : f32[3, 4]) {PLAIN}"
             ),
         ),
     ),

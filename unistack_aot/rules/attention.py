@@ -1,4 +1,4 @@
-"""Attention derived: contraction, scale, mask, softmax, contraction are a stream over keys. Not here: causal proof (masks.py)."""
+"""Attention derived from contraction, scale, mask, softmax, contraction. Not here: masks.py."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PEEL = 12  # maps between the two contractions, or on an operand; real models ha
 
 @dataclass(frozen=True)
 class Step:
-    """What happens to scores: a mask is added, or replaces them by `low` where `condition` says so."""
+    """What happens to scores: a mask is added, or `low` replaces them where it is not `shown`."""
 
     mask: Node
     factor: float
@@ -128,7 +128,7 @@ def _unscaled(node: Node) -> tuple[Node, float]:
 
 @dataclass(frozen=True)
 class Roles:
-    """Labels by what they are: batch, heads of queries only, queries, keys, width, width of values."""
+    """Labels: batch, heads that only queries have, queries, keys, width, width of values."""
 
     batch: str
     heads: str
@@ -216,8 +216,8 @@ def _attention(root: Node, weights: Node, v: Node) -> Node | No:
     spare = {c: chr(ord("A") + k) for k, c in enumerate(second.left + second.right)}
     names = {ord(c): spare[c] for c in second.left + second.right} | names
     pairs = [
-        Labelled(a, labels)
-        for a, labels in zip(scores.contract.args, (first.left, first.right), strict=True)
+        Labelled(a, each)
+        for a, each in zip(scores.contract.args, (first.left, first.right), strict=True)
     ]
     keys = first.out[soft.op.axis]
     q, k = pairs if keys in pairs[1].labels else reversed(pairs)
@@ -294,7 +294,7 @@ def _under(x: Node, head: int) -> Node | None:
 def _combined(
     scores: Scores, roles: Roles, q: Labelled, k: Labelled
 ) -> tuple[bool, Node | None] | No:
-    """Whether the mask is the causal one, and what is left to add to the scores, in their axis order."""
+    """Whether the mask is causal, and what else is added to the scores, in their axis order."""
     labels = scores.contract.op
     assert isinstance(labels, Contract)
     rows, keys = q.extent(roles.rows), k.extent(roles.keys)
@@ -363,11 +363,12 @@ def _is_weights(node: Node) -> bool:
 
 SHAPES = "%q: f32[2, 3, 5, 4], %k: f32[2, 3, 6, 4]"
 SCORES = f'contract({SHAPES}) left="abce" right="abde" out="abcd"'
+MASK = "%m: bool[2, 1, 1, 6]"
 MIX = ', %v: f32[2, 3, 6, 7]) left="abce" right="abed" out="abcd"'
 SQUARE = 'contract(%q: f32[2, N, 4], %k: f32[2, N, 4]) left="abd" right="acd" out="abc"'
 MIX_SQUARE = ', %v: f32[2, N, 4]) left="abd" right="adc" out="abc"'
-POSITIONS = "less_or_equal(progression() start=0 step=1 count=N, reshape(progression()"
-POSITIONS += " start=0 step=1 count=N) shape=[N, 1])"
+STEPS = "progression() start=0 step=1 count=N"
+POSITIONS = f"less_or_equal({STEPS}, reshape({STEPS}) shape=[N, 1])"
 
 RULES: tuple[NodeRule, ...] = (
     NodeRule(
@@ -381,14 +382,17 @@ RULES: tuple[NodeRule, ...] = (
         needs=("bilinear", "homomorphism", "distributive", "associative"),
         fires=(
             f"contract(softmax(div({SCORES}, constant 2.0 : f32[])) axis=3{MIX}",
-            f"contract(softmax(add(mul({SCORES}, constant 0.5 : f32[]), %m: f32[2, 1, 1, 6])) axis=3{MIX}",
-            f"contract(softmax(where(%m: bool[2, 1, 1, 6], {SCORES}, constant -1e9 : f32[])) axis=3{MIX}",
+            f"contract(softmax(add({SCORES}, %m: f32[2, 1, 1, 6])) axis=3{MIX}",
+            f"contract(softmax(where({MASK}, {SCORES}, constant -1e9 : f32[])) axis=3{MIX}",
             (
                 "contract(softmax(contract(mul(%q: f32[2, 5, 3, 4], constant 0.5 : f32[]),"
                 " mul(transpose(%k: f32[2, 6, 3, 4]) perm=[0, 2, 1, 3], constant 0.5 : f32[]))"
                 f' left="acbe" right="abde" out="abcd") axis=3{MIX}'
             ),
-            f"contract(softmax(where({POSITIONS}, {SQUARE}, constant -1e9 : f32[])) axis=2{MIX_SQUARE}",
+            (
+                f"contract(softmax(where({POSITIONS}, {SQUARE}, constant -1e9 : f32[]))"
+                f" axis=2{MIX_SQUARE}"
+            ),
             (
                 f"contract(softmax(add({SQUARE}, trilu(expand(constant -inf : f32[]) shape=[N, N])"
                 f" upper=true diagonal=1)) axis=2{MIX_SQUARE}"
@@ -396,7 +400,7 @@ RULES: tuple[NodeRule, ...] = (
         ),
         holds=(
             f"contract(softmax({SCORES}) axis=2{MIX}",
-            f"contract(softmax(where(%m: bool[2, 1, 1, 6], {SCORES}, constant -1.0 : f32[])) axis=3{MIX}",
+            f"contract(softmax(where({MASK}, {SCORES}, constant -1.0 : f32[])) axis=3{MIX}",
             f"contract(softmax(exp({SCORES})) axis=3{MIX}",
         ),
     ),

@@ -1,4 +1,4 @@
-"""Contractions seen as linear maps with constant coefficients: which axes of results and data lie along which of weights."""
+"""Contractions with a constant operand as linear maps: which axes run along which."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def along(factor: Array, rank: int, axes: Mapping[int, int], weight: Node) -> Ar
             return No(f"the factor varies along axis {axis}, the constant operand does not")
         places.append(axes[axis])
     order = sorted(range(len(used)), key=lambda k: places[k])
-    core = np.asarray(factor).reshape([shape[axis] for axis in used]).transpose(order)
+    core = np.asarray(factor).squeeze().transpose(order)
     layout = [1] * target.ndim
     for k in order:
         layout[places[k]] = int(str(shape[used[k]]))

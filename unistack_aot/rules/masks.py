@@ -1,4 +1,4 @@
-"""Proof that a mask is the causal one: its elements as conditions on positions. Not here: where masks occur."""
+"""Proof that a mask is causal: its elements as conditions on positions. Not here: attention."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class _Source(Operand):
 
 
 def element_of(node: Node, index: tuple[IndexEntry, ...], depth: int = 0) -> Scalar:
-    """The element of a node at an index, as a formula over positions; IRError if it depends on data."""
+    """A node's element at an index as a formula over positions; IRError if it depends on data."""
     if depth > DEPTH:
         raise IRError("the mask is a long computation")
     if any(isinstance(i, Scalar) for i in index):
@@ -216,7 +216,7 @@ def _dim(value: Scalar) -> Dim:
 
 
 def is_causal(mask: Node, queries: Dim, keys: Dim, factor: float | None) -> Yes | No:
-    """Whether a mask shows key j to query i exactly when j <= i + keys - queries, and each sees one.
+    """Whether a mask shows key j to query i just when j <= i + keys - queries, and each sees one.
 
     `factor` None: truth values, shown where true; else an added mask times that factor.
     """

@@ -1,4 +1,4 @@
-"""Decomposed folds brought together: softmax, its logarithm, mean with variance. Not here: attention."""
+"""Decomposed folds brought together: softmax, mean with variance. Not here: attention."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ REACH = 64  # nodes looked at on either side; rules replace small pieces
 
 
 def inherit(origins: Origins, fresh: Node, old: Node) -> None:
-    """Nodes of `fresh` that have no origin yet take the labels of the nodes of `old` that vanish."""
+    """Nodes of `fresh` without an origin take the labels of the nodes of `old` that vanish."""
     made = [n for n in _walk(fresh, frozenset()) if not origins.of(n) and not _leaf(n)]
     if not made:
         origins.merge(fresh, [old])

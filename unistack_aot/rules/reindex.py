@@ -1,4 +1,4 @@
-"""Reindexing: orders and shapes composed, cancelled through pointwise maps, absorbed into contractions."""
+"""Reindexing: composed, cancelled through pointwise maps, absorbed into contractions."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def _transpose_through(root: Node, x: Node) -> Node | No:
 
 
 def _reshape_through(root: Node, x: Node) -> Node | No:
-    """Reshape commutes with a map of equal shapes and numbers; it pays where it meets its inverse."""
+    """Reshape commutes with a map of equal shapes; it pays where it meets its inverse."""
     shape = root.tensor.shape
     if not any(isinstance(a.op, Reshape) and a.args[0].tensor.shape == shape for a in x.args):
         return No("no operand was reshaped from this shape")
@@ -190,7 +190,9 @@ def _zero_padding(root: Node, p: Node, x: Node, c: Node) -> Node | No:
 
 
 WINDOW = "window(kernel=[3], strides=[1], dilations=[1], before=[0], after=[1])"
-
+BACKWARDS = "slice(%x: f32[9]) starts=[8] steps=[-2] sizes=[4]"
+SIDES = "concat(%x: f32[2, 3], %y: f32[2, 4]) axis=1"
+EQUATION = 'left="ac" right="cb" out="ab"'
 RULES: tuple[NodeRule, ...] = (
     NodeRule(
         "transpose-twice",
@@ -238,22 +240,16 @@ RULES: tuple[NodeRule, ...] = (
         find(Slice, find(Slice, any_("x"), name="mid"), name="root"),
         _sliced_twice,
         needs=("moves-elements",),
-        fires=(
-            "slice(slice(%x: f32[9]) starts=[8] steps=[-2] sizes=[4]) starts=[1] steps=[1] sizes=[2]",
-        ),
-        holds=("slice(%x: f32[9]) starts=[8] steps=[-2] sizes=[4]",),
+        fires=(f"slice({BACKWARDS}) starts=[1] steps=[1] sizes=[2]",),
+        holds=(BACKWARDS,),
     ),
     NodeRule(
         "slice-of-concat",
         find(Slice, find(Concat, name="mid"), name="root"),
         _slice_of_concat,
         needs=("moves-elements",),
-        fires=(
-            "slice(concat(%x: f32[2, 3], %y: f32[2, 4]) axis=1) starts=[0, 4] steps=[1, 1] sizes=[2, 3]",
-        ),
-        holds=(
-            "slice(concat(%x: f32[2, 3], %y: f32[2, 4]) axis=1) starts=[0, 2] steps=[1, 1] sizes=[2, 3]",
-        ),
+        fires=(f"slice({SIDES}) starts=[0, 4] steps=[1, 1] sizes=[2, 3]",),
+        holds=(f"slice({SIDES}) starts=[0, 2] steps=[1, 1] sizes=[2, 3]",),
     ),
     NodeRule(
         "concat-of-slices",
@@ -288,7 +284,10 @@ RULES: tuple[NodeRule, ...] = (
         needs=("pointwise", "moves-elements"),
         fires=(
             "transpose(relu(transpose(%x: f32[2, 3, 4]) perm=[1, 2, 0])) perm=[2, 0, 1]",
-            "transpose(add(transpose(%x: f32[2, 3]) perm=[1, 0], constant ~1 : f32[2])) perm=[1, 0]",
+            (
+                "transpose(sub(transpose(%x: f32[2, 3]) perm=[1, 0], constant ~1 : f32[2]))"
+                " perm=[1, 0]"
+            ),
         ),
         holds=("transpose(add(transpose(%x: f32[2, 3]) perm=[1, 0], %y: f32[3, 2])) perm=[1, 0]",),
     ),
@@ -309,12 +308,8 @@ RULES: tuple[NodeRule, ...] = (
         ),
         _into_labels,
         needs=("moves-elements", "bilinear"),
-        fires=(
-            'contract(%x: f32[2, 3], transpose(%y: f32[4, 3]) perm=[1, 0]) left="ac" right="cb" out="ab"',
-        ),
-        holds=(
-            'contract(reshape(%x: f32[2, 1, 3]) shape=[2, 3], %y: f32[3, 4]) left="ac" right="cb" out="ab"',
-        ),
+        fires=(f"contract(%x: f32[2, 3], transpose(%y: f32[4, 3]) perm=[1, 0]) {EQUATION}",),
+        holds=(f"contract(reshape(%x: f32[2, 1, 3]) shape=[2, 3], %y: f32[3, 4]) {EQUATION}",),
     ),
     NodeRule(
         "zero-padding",
@@ -323,13 +318,15 @@ RULES: tuple[NodeRule, ...] = (
         needs=("zero-preserving",),
         fires=(
             (
-                "convolve(pad(%x: f32[1, 2, 7], constant 0.0 : f32[]) before=[0, 0, 2] after=[0, 0, 1],"
+                "convolve(pad(%x: f32[1, 2, 7], constant 0.0 : f32[])"
+                " before=[0, 0, 2] after=[0, 0, 1],"
                 f" %w: f32[4, 2, 3]) window={WINDOW}"
             ),
         ),
         holds=(
             (
-                "convolve(pad(%x: f32[1, 2, 7], constant 1.0 : f32[]) before=[0, 0, 2] after=[0, 0, 1],"
+                "convolve(pad(%x: f32[1, 2, 7], constant 1.0 : f32[])"
+                " before=[0, 0, 2] after=[0, 0, 1],"
                 f" %w: f32[4, 2, 3]) window={WINDOW}"
             ),
         ),

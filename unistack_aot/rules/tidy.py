@@ -147,6 +147,24 @@ def _whole(c: Node) -> float | None:
     return float(values[0]) if values.size and (values == values[0]).all() else None
 
 
+def _small_int(node: Node) -> bool:
+    kind = node.type
+    return isinstance(kind, TensorType) and not kind.dtype.is_float and kind.rank <= 1
+
+
+def _item(root: Node) -> Node | No:
+    source = root.args[0]
+    arrays = [known_array(arg) for arg in source.args]
+    if sum(a.nbytes for a in arrays) > HEAVY or not isinstance(root.op, Item):
+        return No("evaluating it would take long")
+    try:
+        results = source.op.reference(*arrays)
+    except IRError as fault:
+        return No(fault.what)
+    assert isinstance(results, tuple)
+    return constant(results[root.op.k].astype(root.tensor.dtype.numpy))
+
+
 RULES: tuple[NodeRule, ...] = (
     NodeRule(
         "fold-constants",
@@ -220,21 +238,3 @@ RULES: tuple[NodeRule, ...] = (
         holds=("item(moments(%x: f32[2, 3]) axes=[1]) k=1",),
     ),
 )
-
-
-def _small_int(node: Node) -> bool:
-    kind = node.type
-    return isinstance(kind, TensorType) and not kind.dtype.is_float and kind.rank <= 1
-
-
-def _item(root: Node) -> Node | No:
-    source = root.args[0]
-    arrays = [known_array(arg) for arg in source.args]
-    if sum(a.nbytes for a in arrays) > HEAVY or not isinstance(root.op, Item):
-        return No("evaluating it would take long")
-    try:
-        results = source.op.reference(*arrays)
-    except IRError as fault:
-        return No(fault.what)
-    assert isinstance(results, tuple)
-    return constant(results[root.op.k].astype(root.tensor.dtype.numpy))

@@ -134,7 +134,7 @@ def stage_bytes(tile: TileInstruction, a_inner: bool, b_inner: bool) -> int:
     """Near bytes of one stage: a tile of each operand."""
     a = (tile.rows, tile.depth) if a_inner else (tile.depth, tile.rows)
     b = (tile.cols, tile.depth) if b_inner else (tile.depth, tile.cols)
-    return tile.near_bytes(*a) + tile.near_bytes(*b)
+    return tile.near_bytes(*a, a_inner) + tile.near_bytes(*b, b_inner)
 
 
 def stages_of(tile: TileInstruction, machine: Machine, bytes_per_stage: int) -> int:
@@ -150,8 +150,16 @@ def operand(kernel: Kernel, site: Site, factor: Factor, outer: tuple[Axis, ...],
     param = kernel.param(factor.load.buffer)
     index = joint_index(factor, outer, site.depth, "o", "k", site, ranges)
     offset = simplify(param.layout.offset(param.shape, index), _inside(site, ranges))
-    parts = linear_split(offset, "k")
-    inner = parts is not None and parts[0] == 1
+    joint = linear_split(offset, "k")
+    inner = joint is not None and joint[0] == 1
+    if not inner and site.depth and outer:
+        # Depth in parts: contiguous inside its last axis is enough, if that is long and the outer axes are not contiguous.
+        plain = tuple(e for e in factor.load.index if not isinstance(e, Scalar))
+        offset = simplify(param.layout.offset(param.shape, plain), _inside(site, ranges))
+        deep, wide = site.depth[-1], outer[-1]
+        strides = [linear_split(offset, axis.var) for axis in (deep, wide)]
+        steps = [None if s is None else s[0] for s in strides]
+        inner = steps[0] == 1 and steps[1] != 1 and _size(deep.extent, ranges) >= FEWEST
     return Operand(factor, param, outer, inner)
 
 

@@ -143,26 +143,28 @@ class Fuser:
     # --- kernels over the same rows -------------------------------------------------------------------
 
     def join_rows(self, position: int, launch: Launch, uses: Uses) -> None:
-        """Join a fold with a reader that runs over the same rows; the folded value stays in registers."""
-        if len(launch.writes()) != 1 or not folds(launch.kernel) or contracts(launch.kernel):
+        """Join a fold with a reader that runs over the same rows; folded values stay in registers."""
+        results = launch.writes()
+        if not folds(launch.kernel) or contracts(launch.kernel):
             return
-        (result,) = launch.writes()
-        readers = sorted(set(uses.reads[result]))
-        if self.buffers[result].kind is not Kind.ARENA or result in uses.outside or not readers:
+        if any(self.buffers[r].kind is not Kind.ARENA or r in uses.outside for r in results):
+            return
+        readers = sorted({reader for r in results for reader in uses.reads[r]})
+        if not readers:
             return
         first = readers[0]
         step = self.steps[first]
         if not isinstance(step, Launch) or contracts(step.kernel):
             return
-        keep = len(readers) > 1
-        merged = joined(launch, step, result, keep)
+        keep = frozenset(r for r in results if set(uses.reads[r]) - {first})
+        merged = joined(launch, step, keep)
         if isinstance(merged, No) or size(merged.kernel) > MOST_NODES:
-            return
-        if keep and any(r < first for r in readers):
             return
         self.steps[first] = merged
         self.steps[position] = None
-        self.note("row", result, launch, f"kept in registers for {step.writes()[0]}")
+        for result in results:
+            if result not in keep:
+                self.note("row", result, launch, f"kept in registers for {step.writes()[0]}")
 
     def note(self, kind: str, result: str, launch: Launch, chosen: str) -> None:
         """Record a fusion with the far bytes it saves."""
@@ -279,17 +281,17 @@ def extended(producer: Launch, reader: Launch, result: str) -> Launch | No:
     return closed(Kernel(union(gone, others), body), _both(producer, reader))
 
 
-def joined(producer: Launch, reader: Launch, result: str, keep: bool) -> Launch | No:
-    """Both kernels in one loop over their common rows; the result is a Let there (and stored if `keep`)."""
+def joined(producer: Launch, reader: Launch, keep: frozenset[str]) -> Launch | No:
+    """Both kernels in one loop over their common rows; results are Lets there, those in `keep` are stored too."""
     source, target = opened(producer), opened(reader)
     target = apart_from(target, source)
-    rows, inner = perfect_nest(source.body)
-    rows = _rows_of(rows, inner, result)
-    if rows is None:
-        return No("the producer's result is not one value per row")
-    outer, store = rows
+    outer, inner = perfect_nest(source.body)
+    results = {p.name: p for p in source.outputs}
+    places = _row_places(outer, inner, tuple(results))
+    if isinstance(places, No):
+        return places
     outers, _ = perfect_nest(target.body)
-    if len(outers) < len(outer):
+    if len(outers) < len(outer) or not outer:
         return No("the reader has fewer loops")
     same = outers[: len(outer)]
     env: dict[str, Dim] = {}
@@ -297,40 +299,46 @@ def joined(producer: Launch, reader: Launch, result: str, keep: bool) -> Launch 
         if mine.extent != theirs.extent or mine.role is not theirs.role:
             return No(f"loops {mine.var} and {theirs.var} differ")
         env[theirs.var] = symbol(mine.var)
-    name = f"{result}_value"
-    rest = substitute_vars(same[-1].body if same else target.body, env)
-    wanted = tuple(store.index)
-    shape = source.param(result).shape
-    if any(l.buffer == result and not same_place(l.index, wanted, shape) for l in all_loads(rest)):
-        return No("the reader uses other rows' results")
-    dtype = source.param(result).dtype
-    tail = replace_loads(rest, lambda l: Name(name, dtype) if l.buffer == result else None)
+    rest = substitute_vars(same[-1].body, env)
+    for load in all_loads(rest):
+        found = results.get(load.buffer)
+        if found and not same_place(load.index, places[load.buffer], found.shape):
+            return No("the reader uses other rows' results")
+
+    def held(name: str) -> Name:
+        return Name(f"{name}_value", results[name].dtype)
+
+    tail = replace_loads(rest, lambda l: held(l.buffer) if l.buffer in results else None)
 
     def change(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
-        if not isinstance(stmt, Store) or stmt.buffer != result:
+        if not isinstance(stmt, Store) or stmt.buffer not in results:
             return None
-        held = Let(name, stmt.value)
-        return (held, replace(stmt, value=Name(name, dtype))) if keep else held
+        value = held(stmt.buffer)
+        let = Let(value.name, stmt.value)
+        return (let, replace(stmt, value=value)) if stmt.buffer in keep else let
 
     body: tuple[Stmt, ...] = (*rewrite(inner, change), *tail)
     for loop in reversed(outer):
         body = (replace(loop, body=body),)
-    gone = tuple(p for p in source.params if keep or p.name != result)
-    others = tuple(p for p in target.params if p.name != result)
+    gone = tuple(p for p in source.params if p.name in keep or p.name not in results)
+    others = tuple(p for p in target.params if p.name not in results)
     return closed(Kernel(_outputs_last(union(gone, others)), body), _both(producer, reader))
 
 
-def _rows_of(
-    loops: tuple[Loop, ...], inner: tuple[Stmt, ...], result: str
-) -> tuple[tuple[Loop, ...], Store] | None:
-    """The row loops and the store of a kernel that stores one value per row, at top level of the row."""
-    stores = [s for s in inner if isinstance(s, Store) and s.buffer == result]
-    inside = [s for s in walk(inner) if isinstance(s, Store) and s.buffer == result]
-    if len(stores) != 1 or len(inside) != 1 or stores[0].combine != "set":
-        return None
+def _row_places(
+    loops: tuple[Loop, ...], inner: tuple[Stmt, ...], results: tuple[str, ...]
+) -> dict[str, tuple[IndexEntry, ...]] | No:
+    """Where each result is stored, if each is stored once per row, at the top level of the row."""
     if any(loop.role is not Role.MAP for loop in loops):
-        return None
-    return loops, stores[0]
+        return No("the producer's loops are not independent")
+    places: dict[str, tuple[IndexEntry, ...]] = {}
+    for result in results:
+        stores = [s for s in inner if isinstance(s, Store) and s.buffer == result]
+        inside = [s for s in walk(inner) if isinstance(s, Store) and s.buffer == result]
+        if len(stores) != 1 or len(inside) != 1 or stores[0].combine != "set":
+            return No(f"{result} is not one value per row")
+        places[result] = stores[0].index
+    return places
 
 
 def _outputs_last(params: tuple[Param, ...]) -> tuple[Param, ...]:

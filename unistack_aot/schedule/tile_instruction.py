@@ -34,13 +34,14 @@ class TileInstruction:
         rows, cols = self.per_worker
         return (a_inner or rows % self.run == 0) and (b_inner or cols % self.run == 0)
 
-    def near_bytes(self, rows: int, cols: int) -> int:
-        """Shared bytes of one operand tile stored as rows x cols: a row is padded where its 16-byte chunks do not permute."""
+    def near_bytes(self, rows: int, cols: int, by_rows: bool) -> int:
+        """Shared bytes of one operand tile stored as rows x cols; `by_rows`: eight rows are read at once, not columns."""
         per_chunk = 16 // self.element.bytes
-        chunks = cols // per_chunk
-        return rows * self._padded(chunks) * 16
+        return rows * padded_chunks(cols // per_chunk, by_rows or self.element.bytes == 2) * 16
 
-    def _padded(self, chunks: int) -> int:
-        if chunks % 8 == 0 or chunks in (1, 2, 4):
-            return chunks
-        return max(chunks | 1, chunks + (10 - chunks % 8) % 8)
+
+def padded_chunks(chunks: int, by_rows: bool) -> int:
+    """16-byte chunks of a near tile's row: as many as there are where they permute, padded against conflicts elsewhere."""
+    if chunks % 8 == 0 or chunks in (1, 2, 4):
+        return chunks
+    return chunks | 1 if by_rows else chunks + (10 - chunks % 8) % 8

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from unistack_aot.base.dtypes import DType, bf16, f16, f32, f64, i32
 from unistack_aot.hw.machine import Machine
+from unistack_aot.schedule.attention_blocks import AttentionBlock
 from unistack_aot.schedule.tile_instruction import TileInstruction
 
 # Block rows, columns, depth; rows and columns per thread. The share of the FMA peak follows from loads per multiply-add:
@@ -64,6 +65,42 @@ INSTRUCTIONS: dict[str, TileInstruction] = {
     )
     for tile in family
 }  # fmt: skip
+
+
+def _fma_attention(queries: int, rows: int, widest: int) -> AttentionBlock:
+    workers = 8 * queries // rows
+    name = f"attention.fma.{queries}x32.{rows}"
+    return AttentionBlock(name, "fma", queries, 32, rows, workers, f32, 4, 32, widest, True)
+
+
+def _mma_attention(kind: str, element: DType, queries: int, keys: int) -> AttentionBlock:
+    warps = queries // 16
+    name = f"attention.{kind}.{queries}x{keys}"
+    return AttentionBlock(
+        name, kind, queries, keys, warps, 32 * warps, element, 16, 16, 128, False
+    )
+
+
+ATTENTION: dict[str, AttentionBlock] = {
+    block.name: block
+    for block in (
+        *(_fma_attention(queries, 4, 128) for queries in (16, 32, 64)),
+        *(_fma_attention(queries, 2, 256) for queries in (16, 32)),
+        *(
+            _mma_attention(kind, element, queries, keys)
+            for kind, element, keys in (("f16", f16, 64), ("bf16", bf16, 64), ("tf32", f32, 32))
+            for queries in (16, 32, 64)
+        ),
+    )
+}
+
+
+def attention_for(operand: DType, precision: str, machine: Machine) -> tuple[AttentionBlock, ...]:
+    """The attention blocks for operands of this dtype in `precision` on a machine."""
+    kind = _matrix_kind((operand, operand), f32, precision)
+    if kind is None or not machine.can(f"matrix.{kind}"):
+        kind = "fma"
+    return tuple(b for b in ATTENTION.values() if b.kind == kind)
 
 
 def instructions_for(

@@ -13,11 +13,13 @@ from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.nodes import Kernel
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Launch, Program, Step
 from unistack_aot.base.verdict import No
+from unistack_aot.schedule.attention import find_attention
+from unistack_aot.schedule.attention_blocks import choose_attention
 from unistack_aot.schedule.block_tiles import block_tiled, choose_tile, oriented
 from unistack_aot.schedule.contraction import find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.many_narrow import assign_roles, stages
-from unistack_aot.targets.cuda.instructions import instructions_for
+from unistack_aot.targets.cuda.instructions import attention_for, instructions_for
 from unistack_aot.targets.cuda.narrow_floats import widened
 
 Array = NDArray[Any]
@@ -60,12 +62,26 @@ class Legalizer:
         """Loop roles of a launch of one nest."""
         if launch.kernel not in self.decided:
             kernel = launch.kernel
-            found = self.contraction(kernel)
+            found = self.attention(kernel)
+            if isinstance(found, No):
+                found = self.contraction(kernel)
             if isinstance(found, No):
                 found, decision = assign_roles(widened(kernel), self.ranges, self.machine)
                 self.decisions.append(decision)
             self.decided[launch.kernel] = canonical(found)
         return replace(launch, kernel=self.decided[launch.kernel])
+
+    def attention(self, kernel: Kernel) -> Kernel | No:
+        """An attention over blocks of queries, if some block fits."""
+        site = find_attention(kernel)
+        if isinstance(site, No):
+            return site
+        blocks = attention_for(site.q.dtype, self.precision, self.machine)
+        chosen = choose_attention(kernel, site, blocks, self.machine, self.ranges)
+        if isinstance(chosen, No):
+            return chosen
+        self.decisions.append(chosen[1])
+        return chosen[0]
 
     def contraction(self, kernel: Kernel) -> Kernel | No:
         """A contraction over near tiles, if some tile instruction pays."""

@@ -11,6 +11,7 @@ from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.mcir.monoids import MONOIDS, Monoid
 from unistack_aot.mcir.nodes import (
+    Attend,
     Contract,
     Drain,
     Fill,
@@ -25,6 +26,7 @@ from unistack_aot.mcir.nodes import (
     Tile,
 )
 from unistack_aot.mcir.transform import walk
+from unistack_aot.targets.cuda.attend import AttentionKernel, attend_nodes, find_attend
 from unistack_aot.targets.cuda.tiles import TileKernel, find_tiles, tile_statement
 from unistack_aot.targets.cuda.wide import Wide
 
@@ -40,6 +42,7 @@ class DevicePrinter:
         self.dialect = dialect
         self.group = kernel.group
         self.tiles: TileKernel | None = find_tiles(kernel.body)
+        self.attention: AttentionKernel | None = find_attend(kernel.body)
         self.monoids: dict[str, tuple[str, tuple[DType, ...]]] = {}
         self.scratch: list[str] = []
 
@@ -171,16 +174,25 @@ class DevicePrinter:
         self.monoids[name] = (monoid, kinds)
         return name
 
+    @property
+    def shared_bytes(self) -> int:
+        """Shared bytes of near tiles, before any reduction's scratch."""
+        if self.attention is not None:
+            return self.attention.shared_bytes
+        return 0 if self.tiles is None else self.tiles.shared_bytes
+
     # --- the rest --------------------------------------------------------------------------------------
 
     def tile(
-        self, stmt: Tile | Fill | Contract | Drain | Stream | Sync, writer: KernelWriter
+        self, stmt: Tile | Fill | Contract | Drain | Attend | Stream | Sync, writer: KernelWriter
     ) -> tuple[CNode, ...]:
         """A barrier; tiles proper are printed by tiles.py."""
         match stmt:
             case Sync():
                 return (Line("__syncthreads();"),)
-            case _ if self.tiles is not None:
+            case Attend() if self.attention is not None:
+                return attend_nodes(self.attention, writer)
+            case Tile() | Fill() | Contract() | Drain() | Stream() if self.tiles is not None:
                 return tile_statement(stmt, self.tiles, writer)
             case _:
                 raise IRError(f"cannot print {type(stmt).__name__} outside a tile kernel")

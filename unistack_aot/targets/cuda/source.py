@@ -41,7 +41,7 @@ def kernel_text(
     target = DevicePrinter(NARROW if narrow else WIDE, kernel)
     writer = KernelWriter(kernel, target, ranges)
     body = writer.body(kernel.body)
-    shared = 0 if target.tiles is None else target.tiles.shared_bytes
+    shared = target.shared_bytes
     if target.scratch:
         shared = scratch_bytes(target)
     if shared:

@@ -4,25 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unistack_aot.base.dtypes import DType
-from unistack_aot.base.errors import IRError
-from unistack_aot.base.symbolic import (
-    Dim,
-    bounds,
-    divisible,
-    linear_split,
-    simplify,
-    substitute,
-    symbol,
-    symbols,
-)
+from unistack_aot.base.symbolic import bounds, divisible, simplify, symbol, symbols
 from unistack_aot.codegen.ctree import Block, CNode, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
-from unistack_aot.ir.scalar import IndexEntry, Name, Scalar
-from unistack_aot.mcir.nodes import Contract, Drain, Fill, Loop, Space, Span, Stmt, Stream, Tile
+from unistack_aot.ir.scalar import Name
+from unistack_aot.mcir.nodes import Contract, Drain, Fill, Space, Span, Stmt, Stream, Tile
 from unistack_aot.mcir.transform import walk
 from unistack_aot.schedule.tile_instruction import TileInstruction
+from unistack_aot.targets.cuda.fills import Near, fill_nodes
 from unistack_aot.targets.cuda.instructions import INSTRUCTIONS
 from unistack_aot.targets.cuda.wide import Wide
 
@@ -55,7 +45,8 @@ class TileKernel:
         """Shared bytes of one near tile."""
         rows, cols = tile.shape
         assert isinstance(rows, int) and isinstance(cols, int)
-        return self.instruction.near_bytes(rows, cols)
+        inner = self.a_inner if tile.name == self.contract.a.buffer else self.b_inner
+        return self.instruction.near_bytes(rows, cols, inner)
 
     @property
     def shared_bytes(self) -> int:
@@ -114,7 +105,7 @@ def tile_statement(
         case Drain():
             return _drain(stmt, tiles, writer)
         case Fill():
-            return _fill(stmt, tiles, writer)
+            return fill_nodes(stmt, near_of(stmt, tiles), writer, {})
         case Contract():
             a, b = (_at_stage(v.buffer) for v in (stmt.a, stmt.b))
             return (Line(f"Block::mma({identifier(stmt.acc)}, {a}, {b});"),)
@@ -138,6 +129,16 @@ def _near_tile(tile: Tile, tiles: TileKernel) -> tuple[CNode, ...]:
     )  # fmt: skip
 
 
+def near_of(fill: Fill, tiles: TileKernel) -> Near:
+    """The near tile that a fill writes."""
+    instruction = tiles.instruction
+    kind = tiles.type_of(fill.tile)
+    rows, cols = tiles.near[fill.tile].shape
+    assert isinstance(rows, int) and isinstance(cols, int)
+    place = _at_stage(fill.tile)
+    return Near(kind, (rows, cols), instruction.workers, instruction.element, place)
+
+
 def _at_stage(tile: str) -> str:
     return f"{identifier(tile)} + stage * {identifier(tile)}_stage"
 
@@ -150,7 +151,8 @@ def _stream(stream: Stream, tiles: TileKernel, writer: KernelWriter) -> tuple[CN
     first = Line(f"const {kind} {var} = step * {stream.step};")
     high = bounds(stream.extent, writer.printer.ranges)[1]
     writer.printer.ranges[stream.var] = (0, None if high is None else high - 1)
-    filling = (first, *(node for s in fills for node in _fill(s, tiles, writer)))
+    slabs = {stream.var: symbol("slab") * stream.step}
+    filling = (first, *(node for s in fills for node in fill_nodes(s, near_of(s, tiles), writer, slabs)))
     using = tuple(node for s in uses for node in tile_statement(s, tiles, writer))
     del writer.printer.ranges[stream.var]
     steps = writer.printer.dim(simplify(-(-stream.extent // stream.step), writer.printer.ranges))
@@ -159,117 +161,6 @@ def _stream(stream: Stream, tiles: TileKernel, writer: KernelWriter) -> tuple[CN
         Block("const auto use = [&](int stage)", using, ";"),
         Line(f"ua::stream_tiles<{stream.depth}>({steps}, fill, use);"),
     )
-
-
-# --- filling near tiles --------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A fill's source over tile coordinates i, j: element offset, and the extents that are inside."""
-
-    offset: Dim
-    within: Scalar | None
-
-
-def _fill(fill: Fill, tiles: TileKernel, writer: KernelWriter) -> tuple[CNode, ...]:
-    """A plain tile copy where memory is a strided matrix, an element-wise gather otherwise."""
-    source = next(p for p in writer.kernel.params if p.name == fill.source.buffer)
-    scope = writer.printer.ranges
-    scope["row"], scope["col"] = _tile_range(fill.rows), _tile_range(fill.cols)
-    env: dict[str, IndexEntry] = {
-        fill.rows.var: fill.rows.first + symbol("row"),
-        fill.cols.var: fill.cols.first + symbol("col"),
-    }
-    scope[fill.rows.var] = scope[fill.cols.var] = (0, None)
-    index = tuple(substitute(e, env) for e in fill.source.index)  # type: ignore[arg-type]
-    offset = writer.printer.offset(fill.source.buffer, index)
-    plain = None
-    if fill.source.within is None and source.dtype is tiles.instruction.element:
-        plain = _matrix_copy(fill, offset, source.dtype, tiles, writer)
-    nodes = plain or _gathered(fill, index, offset, source.dtype, env, tiles, writer)
-    for name in ("row", "col", fill.rows.var, fill.cols.var):
-        scope.pop(name, None)
-    return nodes
-
-
-def _tile_range(span: Span) -> tuple[int, int | None]:
-    return (0, span.extent - 1 if isinstance(span.extent, int) else None)
-
-
-def _matrix_copy(
-    fill: Fill, offset: Dim, dtype: DType, tiles: TileKernel, writer: KernelWriter
-) -> tuple[CNode, ...] | None:
-    """`ua::copy_tile_async` if the source is base + row * pitch + col, aligned for copies of 4 bytes at least."""
-    along = linear_split(offset, "col")
-    if along is None or along[0] != 1:
-        return None
-    down = linear_split(along[1], "row")
-    if down is None or isinstance(down[0], int) and down[0] < 0:
-        return None
-    pitch, base = down
-    width = next(
-        (w for w in (16, 8, 4) if _aligned(base, pitch, w // dtype.bytes)),
-        None,
-    )
-    if width is None or width < dtype.bytes:
-        return None
-    words = writer.printer
-    source = f"{identifier(fill.source.buffer)} + {words.dim(base)}"
-    numbers = f"{words.dim(pitch)}, {words.dim(fill.rows.extent)}, {words.dim(fill.cols.extent)}"
-    kind = f"{tiles.type_of(fill.tile)}, {tiles.instruction.workers}, {width}"
-    call = f"ua::copy_tile_async<{kind}>({_at_stage(fill.tile)}, {source}, {numbers}, ua::thread_index());"
-    return (Line(call),)
-
-
-def _aligned(base: Dim, pitch: Dim, elements: int) -> bool:
-    return elements >= 1 and divisible(base, elements) and divisible(pitch, elements)
-
-
-def _gathered(
-    fill: Fill,
-    index: tuple[Dim, ...],
-    offset: Dim,
-    dtype: DType,
-    env: dict[str, IndexEntry],
-    tiles: TileKernel,
-    writer: KernelWriter,
-) -> tuple[CNode, ...]:
-    """Element by element: asynchronously for 4-byte elements of the right type, through registers otherwise."""
-    words = writer.printer
-    checks: list[CNode] = []
-    conditions = [
-        f"{var} >= {words.dim(span.extent)}"
-        for var, span in (("row", fill.rows), ("col", fill.cols))
-        if not isinstance(span.extent, int)
-    ]
-    direct = dtype is tiles.instruction.element and dtype.bits == 32
-    outside = "-1" if direct else "Block::Element()"
-    if conditions:
-        checks.append(Line(f"if ({' || '.join(conditions)}) return {_typed(outside, writer)};"))
-    for var, span in ((fill.rows.var, fill.rows), (fill.cols.var, fill.cols)):
-        kind = writer.dialect.index_type
-        local = "row" if span is fill.rows else "col"
-        first = words.dim(span.first)
-        checks.append(Line(f"const {kind} {identifier(var)} = {first} + {local};"))
-    named = words.offset(fill.source.buffer, tuple(fill.source.index))
-    if fill.source.within is not None:
-        lines, condition = words.bind(fill.source.within, {})
-        checks += [*lines, Line(f"if (!({condition})) return {_typed(outside, writer)};")]
-    kind = f"{tiles.type_of(fill.tile)}, {tiles.instruction.workers}"
-    head = "[&](int row, int col)"
-    buffer = identifier(fill.source.buffer)
-    if direct:
-        body = (*checks, Line(f"return {_typed(words.dim(named), writer)};"))
-        call = f"ua::gather_tile_async<{kind}>({_at_stage(fill.tile)}, {buffer}, ua::thread_index(), {head}"
-    else:
-        body = (*checks, Line(f"return ua::cast<Block::Element>({buffer}[{words.dim(named)}]);"))
-        call = f"ua::fill_tile<{kind}>({_at_stage(fill.tile)}, ua::thread_index(), {head}"
-    return (Block(call, body, ");"),)
-
-
-def _typed(text: str, writer: KernelWriter) -> str:
-    return text if text.startswith("Block::") else f"static_cast<{writer.dialect.index_type}>({text})"
 
 
 # --- the drain -----------------------------------------------------------------------------------------
@@ -288,8 +179,7 @@ def _drain(drain: Drain, tiles: TileKernel, writer: KernelWriter) -> tuple[CNode
         if not isinstance(span.extent, int)
     ]
     scope = words.ranges
-    scope[rows.var] = scope["first_col"] = (0, _last(rows))
-    scope["first_col"] = (0, _last(cols))
+    scope[rows.var] = scope["first_col"] = (0, None)
     value = Name(drain.value, tiles.instruction.accumulator)
     wide = DrainWide("e", run if whole else 1, writer, drain, value)
     inner = wide.body()
@@ -313,10 +203,6 @@ def _run(tiles: TileKernel) -> int:
     if tiles.instruction.engine == "mma":
         return 2
     return 1 if tiles.b_inner else 16 // tiles.instruction.element.bytes
-
-
-def _last(span: Span) -> int | None:
-    return None
 
 
 def _even(cols: Span, run: int) -> bool:
@@ -345,8 +231,3 @@ class DrainWide(Wide):
         nodes = self.around(body)
         del self.writer.printer.ranges[self.var]
         return nodes
-
-
-def is_tile_kernel(loop: Loop) -> bool:
-    """Whether a GRID loop holds tile statements."""
-    return find_tiles(loop.body) is not None

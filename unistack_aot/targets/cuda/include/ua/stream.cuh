@@ -1,7 +1,7 @@
 // A sequential stream over tiles with DEPTH tiles in flight, and fills that no plain tile copy can do. Not here: the tiles.
 //
 // stream_tiles<DEPTH>(steps, fill, use)   fill(step, stage) starts the copies of a step into shared stage `stage`, use(stage) works on
-//                                         them. Barriers and waits are in here; all threads of the block must call.
+//                                         them; stream_tiles_numbered calls use(step, stage). Barriers and waits are in here; all threads of the block must call.
 // gather_tile_async<Tile, THREADS>(tile, global, thread, offset)
 //                                         4-byte elements from global[offset(row, col)], zero where that is negative. Neighbouring threads
 //                                         take neighbouring columns, so that runs along a tile row are coalesced.
@@ -11,14 +11,14 @@
 namespace ua {
 
 template <int DEPTH, class Fill, class Use>
-UA_DEVICE void stream_tiles(int steps, Fill fill, Use use) {
+UA_DEVICE void stream_tiles_numbered(int steps, Fill fill, Use use) {
     if constexpr (DEPTH == 1) {
         for (int step = 0; step < steps; step++) {
             fill(step, 0);
             copy_commit();
             copy_wait<0>();
             __syncthreads();
-            use(0);
+            use(step, 0);
             __syncthreads();
         }
     } else {
@@ -32,11 +32,16 @@ UA_DEVICE void stream_tiles(int steps, Fill fill, Use use) {
             __syncthreads();
             if (step + DEPTH - 1 < steps) fill(step + DEPTH - 1, next);
             copy_commit();
-            use(now);
+            use(step, now);
             now = now + 1 == DEPTH ? 0 : now + 1;
             next = next + 1 == DEPTH ? 0 : next + 1;
         }
     }
+}
+
+template <int DEPTH, class Fill, class Use>
+UA_DEVICE void stream_tiles(int steps, Fill fill, Use use) {
+    stream_tiles_numbered<DEPTH>(steps, fill, [&](int, int stage) { use(stage); });
 }
 
 template <class Tile, int THREADS, class Offset>

@@ -97,6 +97,17 @@ def image(source: str, checked: bool = False, sm: int = 80) -> Path:
     return compile_kernels(source, folder / "kernels.so", sm, [DEVICE_HEADERS], checked)
 
 
+def run(
+    text: str, kernel: str, *arguments: object, checked: bool = False, sm: int = 80, **launch: Any
+) -> Answer:
+    """One launch that must succeed; checked launches also count traffic."""
+    settings = {"count": 1, "tight_guard": 0} if checked else {}
+    request = Request(image(text, checked, sm), kernel, arguments, settings=settings, **launch)
+    answer = process().launch(request)
+    assert answer.error == "", f"{answer.error}: {answer.message}"
+    return answer
+
+
 def kernel_file(name: str) -> str:
     """The text of a file in tests/build/kernels."""
     return (Path(__file__).parent / "kernels" / name).read_text()
@@ -145,9 +156,7 @@ def _run(cuda: Any, emulator: Any, modules: dict[Path, Any], request: Request) -
         for _ in range(request.repeat):
             start, stop = cuda.Event(), cuda.Event()
             start.record()
-            function(
-                *arguments, grid=request.grid, block=request.block, shared=request.shared
-            )
+            function(*arguments, grid=request.grid, block=request.block, shared=request.shared)
             stop.record()
             stop.synchronize()
             seconds.append(start.time_till(stop) * 1e-3)

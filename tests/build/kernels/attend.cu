@@ -43,7 +43,7 @@ UA_DEVICE void attend(const typename Block::Element* q, const typename Block::El
 
 #define ATTEND(name, QUERIES, KEYS, ...)                                                                             \
     typedef __VA_ARGS__ name##_block;                                                                                \
-    extern "C" __global__ void __launch_bounds__((name##_block::threads))                                            \
+    extern "C" __global__ void __launch_bounds__((name##_block::threads), 1)                                           \
         name(const name##_block::Element* q, const name##_block::Element* k, const name##_block::Element* v,         \
              float* out, int queries, int keys, int dim, int value_dim, float scale, int causal) {                   \
         attend<name##_block, QUERIES, KEYS>(q, k, v, out, queries, keys, dim, value_dim, scale, causal);             \
@@ -51,9 +51,9 @@ UA_DEVICE void attend(const typename Block::Element* q, const typename Block::El
     UA_KERNEL(name)
 
 ATTEND(attend_f16, 64, 64, ua::MmaAttention<ua::f16, 64, 64, 64, 64, 4>)
-ATTEND(attend_fma, 64, 64, ua::FmaAttention<64, 64, 64, 64, 4>)
+ATTEND(attend_fma, 32, 32, ua::FmaAttention<32, 32, 32, 64, 2>)
 #if UA_SM != 75
 ATTEND(attend_bf16, 32, 32, ua::MmaAttention<ua::bf16, 32, 32, 32, 64, 2>)
 ATTEND(attend_tf32, 64, 32, ua::MmaAttention<ua::tf32, 64, 32, 32, 32, 4>)
-ATTEND(attend_tf32x3, 64, 32, ua::MmaAttention<ua::tf32x3, 64, 32, 64, 64, 4>)
+ATTEND(attend_tf32x3, 32, 32, ua::MmaAttention<ua::tf32x3, 32, 32, 64, 32, 2>)
 #endif

@@ -55,7 +55,7 @@ UA_DEVICE void contract(const typename Tile::Element* a, const typename Tile::El
 #define FMA_TILE(T, A, B, ...) ua::FmaTile<T, __VA_ARGS__, Operand::A, Operand::B>
 #define CONTRACT(name, Out, TILE, T, A, B, BM, BN, BK, I, J)                                                    \
     typedef TILE(T, A, B, BM, BN, BK, I, J) name##_tile;                                                        \
-    extern "C" __global__ void __launch_bounds__((name##_tile::threads))                                        \
+    extern "C" __global__ void __launch_bounds__((name##_tile::threads), 1)                                       \
         name(const name##_tile::Element* a, const name##_tile::Element* b, Out* c, int m, int n, int k) {       \
         contract<name##_tile, Operand::A, Operand::B, BM, BN, BK>(a, b, c, m, n, k);                            \
     }                                                                                                           \

@@ -80,7 +80,7 @@ UA_KERNEL(wide)
 extern "C" __global__ void __launch_bounds__(128)
     copies(const float* __restrict__ x, float* __restrict__ y, int rows, int cols) {
     typedef ua::SharedTile<float, 16, 32> Tile;
-    typedef ua::SharedTile<float, 32, 16, ua::Pattern::columns> Turned;
+    typedef ua::SharedTile<float, 32, 32, ua::Pattern::columns> Turned;
     UA_DYNAMIC_SHARED(arena);
     float* tile[4];
     for (int i = 0; i < 4; i++) tile[i] = reinterpret_cast<float*>(arena + i * Tile::bytes);

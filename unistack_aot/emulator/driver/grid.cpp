@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "grid_shadow.hpp"
 #include "memory.hpp"
 #include "shadow.hpp"
 #include "traffic.hpp"
@@ -61,6 +62,7 @@ class Pool {
 
   private:
     void begin(const Launch& launch) {
+        begin_grid_shadow();
         launch_ = &launch;
         total_ = uint64_t{launch.grid.x} * launch.grid.y * launch.grid.z;
         next_block_ = 0;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <shared_mutex>
 
+#include "grid_shadow.hpp"
 #include "worker.hpp"
 
 namespace ua::emu {
@@ -58,6 +59,7 @@ bool release(uint64_t address) {
     std::unique_lock guard(lock);
     if (!found || found->address != address) return false;
     used -= found->bytes;
+    drop_grid_shadow(address);
     munmap(found->mapping, found->mapping_bytes);
     allocations.erase(reinterpret_cast<uint64_t>(found->mapping));
     return true;

@@ -1,5 +1,6 @@
 #include "shadow.hpp"
 
+#include "grid_shadow.hpp"
 #include "memory.hpp"
 #include "worker.hpp"
 
@@ -71,7 +72,10 @@ void Shadow::global_access(Worker& worker, uint64_t address, unsigned bytes, ua_
     const Allocation* allocation = find_allocation(address);
     if (!allocation) return;  // a stack or a constant of the image; anything else meets an unmapped page
     const uint64_t end = allocation->address + allocation->bytes;
-    if (address >= allocation->address && address + bytes <= end) return;
+    if (address >= allocation->address && address + bytes <= end) {
+        check_between_blocks(worker, address, bytes, kind);
+        return;
+    }
     worker.fail_illegal("illegal address: %s of %u bytes at offset %ld of an allocation of %zu bytes",
                         kind == UA_EMU_WRITE ? "write" : "read", bytes,
                         static_cast<long>(address - allocation->address), allocation->bytes);

@@ -25,6 +25,7 @@
 // Unrolling pays on a GPU, where arrays must become registers. Here it multiplies compile time; UA_UNROLL_HOST is for the few
 // loops that need it on a processor too.
 #define UA_UNROLL
+#define UA_UNROLL_SOME
 #if defined(__clang__)
 #define UA_UNROLL_HOST _Pragma("unroll")
 #else

@@ -12,7 +12,8 @@
 //         from row-major device memory, pitch in elements, BYTES (16, 8, 4) at a time: global, and pitch * sizeof(T), must be
 //         multiples of BYTES. Then copy_commit, copy_wait, a barrier.
 //     copy_tile_transposed_async<Tile, THREADS>(tile, global, pitch, valid_rows, valid_cols, thread)
-//         4-byte elements: element (row, col) of the tile comes from global[col * pitch + row]
+//         4-byte elements: element (row, col) of the tile comes from global[col * pitch + row]. Free of bank conflicts with
+//         Pattern::columns if COLS is a multiple of 32
 //     fill_tile<Tile, THREADS>(tile, thread, element)
 //         element(row, col) -> T computes each one; it must itself return 0 outside
 //     for_each_chunk<Tile, THREADS>(thread, visit)

@@ -1,0 +1,205 @@
+"""The emulated driver under unmodified pycuda: streams, events, graphs, errors, refusals."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.build.emulator_worker import Request, image, process
+from unistack_aot.base.environment import environment
+from unistack_aot.base.errors import ToolFailed
+from unistack_aot.emulator.build import compile_kernels, driver_library, host_compiler
+
+SCALE = """#include "ua/kernel.cuh"
+extern "C" __global__ void scale(const float* x, float* y, float factor, long long n, char tag) {
+    const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n && tag == 7) y[i] = x[i] * factor;
+}
+UA_KERNEL(scale)
+extern "C" __global__ void places(unsigned* y) {
+    const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    const unsigned threads = blockDim.x * blockDim.y * blockDim.z;
+    const unsigned place = threadIdx.x | threadIdx.y << 8 | threadIdx.z << 16;
+    y[block * threads + ua::thread_index()] = place | block << 24;
+}
+UA_KERNEL(places)
+extern "C" __global__ void tally(const int* x, int* sum, float* total, unsigned* ballots, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const int value = i < n ? x[i] : 0;
+    const unsigned ballot = __ballot_sync(0xffffffffu, value & 1);
+    if ((threadIdx.x & 31) == 0) ballots[i / 32] = ballot;
+    atomicAdd(sum, value);
+    atomicAdd(total, (float)value);
+    if (__syncthreads_or(value < 0) && threadIdx.x == 0) atomicAdd(sum, 1000000);
+}
+UA_KERNEL(tally)
+"""
+
+
+def test_arguments_of_mixed_sizes_arrive() -> None:
+    x = np.arange(1000, dtype=np.float32)
+    arguments = (x, np.zeros_like(x), np.float32(2.5), np.int64(900), np.int8(7))
+    answer = process().launch(Request(image(SCALE), "scale", arguments, (4, 1, 1), (256, 1, 1)))
+    assert answer.error == "", answer.message
+    np.testing.assert_array_equal(answer.arrays[1][:900], x[:900] * np.float32(2.5))
+    assert not answer.arrays[1][900:].any()
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_coordinates_of_three_dimensional_blocks(order: int) -> None:
+    request = Request(
+        image(SCALE),
+        "places",
+        (np.zeros(12 * 90, np.uint32),),
+        (3, 2, 2),
+        (5, 6, 3),
+        settings={"order": order},
+    )
+    answer = process().launch(request)
+    block, z, y, x = np.indices((12, 3, 6, 5))
+    expected = x | y << 8 | z << 16 | block << 24
+    np.testing.assert_array_equal(answer.arrays[0], expected.ravel())
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_atomics_ballots_and_voting_barriers(checked: bool) -> None:
+    x = np.random.default_rng(1).integers(0, 1000, 1000).astype(np.int32)
+    x[5] = -3
+    out = (np.zeros(1, np.int32), np.zeros(1, np.float32), np.zeros(32, np.uint32))
+    request = Request(
+        image(SCALE, checked), "tally", (x, *out, np.int32(1000)), (4, 1, 1), (256, 1, 1)
+    )
+    answer = process().launch(request)
+    assert answer.error == "", answer.message
+    _, total, as_float, ballots = answer.arrays
+    assert total[0] == x.sum() + 1000000
+    assert as_float[0] == x.sum()
+    bits = np.zeros(1024, np.uint32)
+    bits[:1000] = x & 1
+    expected = (bits.reshape(32, 32) << np.arange(32, dtype=np.uint32)).sum(axis=1, dtype=np.uint32)
+    np.testing.assert_array_equal(ballots, expected)
+
+
+def test_too_much_shared_memory_is_refused_with_numbers() -> None:
+    arguments = (np.zeros(1080, np.uint32),)
+    request = Request(image(SCALE), "places", arguments, (1, 1, 1), (2048, 1, 1))
+    answer = process().launch(request)
+    assert "invalid argument" in answer.error
+    assert "launch refused: kernel places: grid (1,1,1), block (2048,1,1)" in answer.message
+
+
+def test_driver_library_is_built_once() -> None:
+    path = driver_library(environment().cache)
+    assert path.name == "libcuda.so.1"
+    before = path.stat().st_mtime_ns
+    assert driver_library(environment().cache) == path
+    assert path.stat().st_mtime_ns == before
+
+
+def test_a_compiler_error_is_reported_with_its_words(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailed) as caught:
+        compile_kernels("__shared__ float tile[32];", tmp_path / "bad.so", 80, [])
+    assert caught.value.hint is not None
+    assert "error" in caught.value.hint
+    assert host_compiler()[0] in str(caught.value)
+
+
+PROGRAM = """
+import ctypes, sys
+from pathlib import Path
+import numpy as np
+from unistack_aot.base.environment import environment
+from unistack_aot.base.errors import Unsupported
+from unistack_aot.emulator.load import activate, active
+assert active() is None
+emulator = activate(environment().cache)
+assert activate(environment().cache) is emulator is active()
+emulator.set_generation(90)
+import pycuda.driver as cuda
+import pycuda.gpuarray as gpuarray
+cuda.init()
+device = cuda.Device(0)
+assert device.compute_capability() == (9, 0), device.compute_capability()
+assert "emulator" in device.name()
+context = device.make_context()
+module = cuda.module_from_buffer(Path(sys.argv[1]).read_bytes())
+scale = module.get_function("scale")
+scale.prepare("PPfqb")
+x = gpuarray.to_gpu(np.arange(64, dtype=np.float32))
+y = gpuarray.empty(64, np.float32)
+stream = cuda.Stream()
+
+emulator.set_lazy_streams(True)
+scale.prepared_async_call((1, 1), (64, 1, 1), stream, x.gpudata, y.gpudata, 3.0, 64, 7)
+host = cuda.pagelocked_empty(64, np.float32)
+host[:] = -1
+cuda.memcpy_dtoh_async(host, y.gpudata, stream)
+assert (host == -1).all()  # nothing has been waited for
+stream.synchronize()
+assert (host == 3 * np.arange(64)).all()
+emulator.set_lazy_streams(False)
+
+driver = ctypes.CDLL("libcuda.so.1")  # the emulated one: matched by its name
+handle = ctypes.c_void_p(stream.handle)
+graph, executable = ctypes.c_void_p(), ctypes.c_void_p()
+assert driver.cuStreamBeginCapture_v2(handle, 0) == 0
+scale.prepared_async_call((1, 1), (64, 1, 1), stream, y.gpudata, y.gpudata, 2.0, 64, 7)
+assert driver.cuStreamEndCapture(handle, ctypes.byref(graph)) == 0
+flags = ctypes.c_ulonglong(0)
+assert driver.cuGraphInstantiateWithFlags(ctypes.byref(executable), graph, flags) == 0
+assert (y.get() == 3 * np.arange(64)).all()  # capturing runs nothing
+for _ in range(3):
+    assert driver.cuGraphLaunch(executable, handle) == 0
+stream.synchronize()
+assert (y.get() == 24 * np.arange(64)).all()
+
+start, stop = cuda.Event(), cuda.Event()
+start.record(stream)
+stop.record(stream)
+stop.synchronize()
+assert start.time_till(stop) >= 0
+try:
+    cuda.module_from_buffer(b"\\x7fELF" + bytes(14) + (190).to_bytes(2, "little") + bytes(60))
+except cuda.Error as error:
+    assert "built for a GPU" in str(error), error
+else:
+    raise AssertionError("a cubin was accepted")
+assert "190 is CUDA" in emulator.last_error()
+del x, y, host
+context.pop()
+"""
+
+REFUSAL = """
+import sys
+try:
+    import pycuda.driver
+except ImportError:  # no driver on this machine: pretend there had been one
+    sys.modules["pycuda._driver"] = sys
+from unistack_aot.emulator.load import activate
+activate()
+"""
+
+
+def _run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    if find_spec("pycuda") is None:
+        pytest.skip("pycuda is not installed (scripts/setup.sh builds it)")
+    command = [sys.executable, "-c", program, *arguments]
+    root = Path(__file__).parents[2]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=root)
+
+
+def test_pycuda_streams_events_graphs_and_refusals() -> None:
+    done = _run(PROGRAM, str(image(SCALE)))
+    assert done.returncode == 0, done.stderr
+
+
+def test_activation_after_pycuda_is_refused() -> None:
+    """Whether or not a driver is here: once pycuda has looked for one, it is too late."""
+    done = _run(REFUSAL)
+    assert done.returncode == 1
+    assert "pycuda is already loaded" in done.stderr

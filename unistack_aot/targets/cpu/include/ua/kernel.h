@@ -3,7 +3,10 @@
 
 #include <cstdint>
 
+#include <ua/attention.h>
 #include <ua/contract.h>
+#include <ua/conv.h>
+#include <ua/half.h>
 #include <ua/index.h>
 #include <ua/math.h>
 #include <ua/pool.h>

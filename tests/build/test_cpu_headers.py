@@ -24,8 +24,10 @@ Array = npt.NDArray[Any]
 ROOT = Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "unistack_aot" / "targets" / "cpu" / "include"
 SOURCE = Path(__file__).with_name("cpu_headers.cpp")
-FLAGS = ["-std=c++17", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"]
-FLAGS += ["-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread"]
+FLAGS = [
+    *("-std=c++17", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"),
+    *("-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread"),
+]
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 pytestmark = needs_compiler
@@ -185,7 +187,7 @@ def test_folds(lib: ctypes.CDLL, n: int) -> None:
     wide = x.astype(np.float64)
     top = wide.max()
     total = np.exp(wide - top).sum()
-    want = [
+    want: list[Any] = [
         wide.sum(),
         wide.prod(),
         top,

@@ -108,13 +108,19 @@ def compile_model(
     dims: Mapping[str, DimRequest] | None = None,
     precision: str = "f32",
     hooks: Hooks = Hooks(),
+    override: Path | None = None,
 ) -> Report:
     """Compile a model into one package file.
 
     `targets` as in "cpu:x86-64-v3"; `dims` bounds symbolic dimensions: {"batch": (1, 8)}. Raises
     UnistackError subclasses for every user's mistake; nothing is written then.
     """
-    options = Options(targets=tuple(targets), dims=dim_ranges(dims or {}), precision=precision)  # type: ignore[arg-type]
+    options = Options(
+        targets=tuple(targets),
+        dims=dim_ranges(dims or {}),
+        precision=precision,  # type: ignore[arg-type]
+        override=override,
+    )
     requests = requested(options)
     clock = Clock()
     imported = clock.time("import", lambda: import_model(model, _declared(options)))

@@ -27,20 +27,22 @@ def compile_model(
     dims: Mapping[str, DimRequest] | None = None,
     precision: str = "f32",
     golden: bool = True,
+    override: Path | None = None,
     hooks: Hooks | None = None,
 ) -> Report:
     """Compile a model into one package file, which can test itself unless `golden` is off.
 
     `targets` as in "cpu", "cpu:x86-64-v3", "cuda:sm_90"; `dims` fixes or bounds symbolic
-    dimensions: {"batch": 8}, {"batch": (1, 8)} or lowest, typical, highest. Raises UnistackError
-    subclasses for every user's mistake; nothing is written then.
+    dimensions: {"batch": 8}, {"batch": (1, 8)} or lowest, typical, highest; `override` is the
+    folder of texts that `hooks.watch` puts in place of stages. Raises UnistackError subclasses for
+    every user's mistake; nothing is written then.
     """
     writable(Path(output))
     model = Path(model) if isinstance(model, str) else model
     watching = hooks or Hooks()
     if golden:
         watching = replace(watching, golden=partial(_recorded, model, Rounding(precision)))
-    return pipeline.compile_model(model, output, targets, dims, precision, watching)
+    return pipeline.compile_model(model, output, targets, dims, precision, watching, override)
 
 
 def _recorded(model: Model, rounding: Rounding, imported: Imported) -> GoldenSet:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, Input
 from unistack_aot.artifact.manifest import Tensor
 from unistack_aot.base.dtypes import parse_dtype
-from unistack_aot.base.errors import BadInput
 from unistack_aot.base.symbolic import evaluate, parse
 from unistack_aot.ops.control import Loop
 from unistack_aot.ops.gather import Gather, GatherElements, GatherNd, OneHot
@@ -152,41 +150,3 @@ def _mask(shape: tuple[int, ...], random: np.random.Generator) -> np.ndarray[Any
     length = shape[-1]
     kept = random.integers((length + 1) // 2, length + 1, (*shape[:-1], 1))
     return np.arange(length) < kept
-
-
-def read_feeds(given: Mapping[str, Path], inputs: tuple[Tensor, ...]) -> dict[str, Array]:
-    """Arrays from .npy files by input name, or all from one .npz under the name "".
-
-    BadInput names what cannot be read or is missing.
-    """
-    found: dict[str, Array] = {}
-    for name, path in given.items():
-        loaded = _loaded(path)
-        if isinstance(loaded, np.ndarray):
-            if not name and len(inputs) != 1:
-                known = ", ".join(tensor.name for tensor in inputs)
-                raise BadInput(
-                    f"{path} does not say which input it is for",
-                    hint=f"write NAME={path}; the inputs are {known}",
-                )
-            found[name or inputs[0].name] = loaded
-        else:
-            found.update(loaded)
-    return found
-
-
-def _loaded(path: Path) -> Array | dict[str, Array]:
-    try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return loaded
-        with loaded:
-            return {name: loaded[name] for name in loaded.files}
-    except FileNotFoundError:
-        raise BadInput(f"there is no file {path}", hint="give a .npy or .npz file") from None
-    except (OSError, ValueError, EOFError) as error:
-        reason = str(error).split("\n", maxsplit=1)[0]
-        raise BadInput(
-            f"{path} cannot be read as numpy data: {reason}",
-            hint="write it with numpy.save or numpy.savez, without Python objects",
-        ) from None

@@ -1,0 +1,190 @@
+"""`unistack-aot MODEL -o FILE`: compile, test the result, say what came of it."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from time import perf_counter
+
+from unistack_aot.artifact.reader import open_package
+from unistack_aot.base.errors import BadInput, UnistackError
+from unistack_aot.base.options import DimRange, parse_dim
+from unistack_aot.check import Verdict, check, compile_model
+from unistack_aot.check.verdict import shown, table
+from unistack_aot.cli.dump import Dump
+from unistack_aot.cli.face import Face, duration, plural, size
+from unistack_aot.cli.memory import memory_line
+from unistack_aot.cli.targets import default_targets
+from unistack_aot.pipeline import Hooks, Report
+
+EXAMPLE = "unistack-aot bert.onnx -o bert.pkg --target cpu --dim batch=1..8"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    """What the verb takes."""
+    parser.add_argument("model", type=Path, help="an .onnx file")
+    parser.add_argument("-o", "--output", type=Path, help="the package (default: MODEL.pkg)")
+    parser.add_argument(
+        "--target",
+        action="append",
+        help="cpu, cpu:LEVEL, cuda, cuda:sm_90, emulator:sm_90; repeat for several "
+        "(default: all whose tools are here)",
+    )
+    parser.add_argument(
+        "--dim",
+        action="append",
+        default=[],
+        metavar="NAME=SIZES",
+        help="batch=8, batch=1..8 or batch=1..4..8 (lowest, typical, highest)",
+    )
+    parser.add_argument(
+        "--precision", default="f32", metavar="TYPE", help="of contractions: f32, tf32, f16, bf16"
+    )
+    parser.add_argument("--no-check", action="store_true", help="do not compare with onnxruntime")
+    parser.add_argument("--no-golden", action="store_true", help="record no run for the self-test")
+    looks = parser.add_argument_group("looking inside")
+    looks.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
+    looks.add_argument(
+        "--from", dest="start", type=Path, metavar="FILE", help="go on from a stage as dumped"
+    )
+    looks.add_argument(
+        "--override", type=Path, metavar="DIR", help="stages that replace those of the same name"
+    )
+
+
+def run(options: argparse.Namespace, face: Face) -> int:
+    """Compile; 1 if the result fails its check."""
+    output: Path = options.output or options.model.with_suffix(".pkg").absolute()
+    dims = dims_of(options.dim)
+    targets = tuple(options.target) if options.target else default_targets()
+    watch = Dump(options.model, options.dump, options.override, options.start)
+    with face.progress() as bars:
+        report = compile_model(
+            options.model,
+            output,
+            targets,
+            {name: (size.low, size.typical, size.high) for name, size in dims.items()},
+            options.precision,
+            golden=not options.no_golden,
+            override=watch.folder,
+            hooks=Hooks(progress=bars, watch=watch),
+        )
+    watch.finish()
+    _present(report, face)
+    verdict = None if options.no_check else _checked(options.model, report, face)
+    face.say(
+        f"wrote {output}  {size(report.written.nbytes)}  sha256 {report.written.sha256[:16]}..."
+    )
+    face.fact(
+        package=str(output),
+        bytes=report.written.nbytes,
+        sha256=report.written.sha256,
+        golden=report.golden,
+    )
+    if options.dump:
+        face.say(f"stages are in {options.dump}/index.txt")
+    return 0 if verdict is None or verdict.passed else 1
+
+
+def dims_of(written: list[str]) -> dict[str, DimRange]:
+    """The --dim arguments by name; BadInput if one is given twice."""
+    found: dict[str, DimRange] = {}
+    for each in written:
+        name, sizes = parse_dim(each)
+        if name in found:
+            raise BadInput(f"dimension {name!r} is given twice", hint="give each --dim once")
+        found[name] = sizes
+    return found
+
+
+def _present(report: Report, face: Face) -> None:
+    kernels = max((v.kernels for v in report.variants), default=0)
+    rules = report.rules
+    face.say(
+        f"{report.model}  {plural(report.onnx_nodes, 'node')}, opset {report.opset}  ->  "
+        f"{plural(kernels, 'kernel')}  (rules: {rules.total} fired; "
+        f"{rules.before} values in, {rules.after} out)"
+    )
+    manifest = open_package(report.written.path).manifest
+    memory = {variant.target: memory_line(manifest, variant) for variant in manifest.variants}
+    face.table(
+        [
+            (
+                variant.target,
+                plural(variant.kernels, "kernel"),
+                f"built in {duration(variant.build_seconds)}",
+                memory[variant.target],
+            )
+            for variant in report.variants
+        ],
+        right="lrl",
+    )
+    face.fact(
+        model=report.model,
+        nodes=report.onnx_nodes,
+        opset=report.opset,
+        rules_fired=report.rules.total,
+        seconds=dict(report.seconds),
+        variants=[
+            {
+                "target": v.target,
+                "kernels": v.kernels,
+                "launches": v.launches,
+                "build_seconds": v.build_seconds,
+            }
+            for v in report.variants
+        ],
+    )
+
+
+def _checked(model: Path, report: Report, face: Face) -> Verdict | None:
+    start = perf_counter()
+    try:
+        verdict = check(model, report.written.path, device="cpu")
+    except UnistackError as error:
+        face.say(f"  not checked      {error.what}")
+        face.fact(check={"done": False, "reason": error.what})
+        return None
+    face.fact(check=facts_of(verdict))
+    if verdict.passed:
+        worst = verdict.worst
+        face.say(
+            f"  checked          cpu against {verdict.judges}: worst {shown(worst.error)} "
+            f"ulp-scaled of {shown(worst.allowed)} allowed"
+            f"  ({_briefly(verdict.cases)}; {duration(perf_counter() - start)})"
+        )
+    else:
+        face.say("  check FAILED")
+        for line in [*table(verdict.results), *str(verdict.culprit or "").split("\n")]:
+            face.say(f"    {line}")
+    for remark in verdict.remarks:
+        face.say(f"                   {remark}")
+    return verdict
+
+
+def _briefly(cases: tuple[str, ...]) -> str:
+    named = [case for case in cases if case]
+    return "; ".join(named) if named else "fixed sizes"
+
+
+def facts_of(verdict: Verdict) -> dict[str, object]:
+    """A verdict for the JSON document."""
+    return {
+        "passed": verdict.passed,
+        "device": verdict.device,
+        "results": [
+            {
+                "case": r.case,
+                "output": r.output,
+                "dtype": r.dtype,
+                "error": r.error,
+                "allowed": r.allowed,
+                "judge": r.judge,
+                "passed": r.passed,
+                "remark": r.remark,
+            }
+            for r in verdict.results
+        ],
+        "remarks": list(verdict.remarks),
+        "culprit": None if verdict.culprit is None else str(verdict.culprit),
+    }

@@ -1,0 +1,69 @@
+"""Models and memory programs as lines of text, for reading."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+
+from unistack_aot.base.symbolic import text
+from unistack_aot.mcir.program import HostCopy, HostIf, HostLoop, Launch, Program, Step
+
+
+def model_lines(proto: onnx.ModelProto) -> Iterator[str]:
+    """One line per input, initializer, node and output of an ONNX model."""
+    graph = proto.graph
+    opsets = ", ".join(f"{o.domain or 'ai.onnx'} {o.version}" for o in proto.opset_import)
+    yield f"model {graph.name}  ir {proto.ir_version}, opset {opsets}"
+    weights = {tensor.name for tensor in graph.initializer}
+    for value in graph.input:
+        if value.name not in weights:
+            yield f"input {value.name}: {_kind(value)}"
+    for tensor in graph.initializer:
+        name = onnx.TensorProto.DataType.Name(tensor.data_type).lower()
+        yield f"weight {tensor.name}: {name}{list(tensor.dims)}"
+    for number, node in enumerate(graph.node):
+        results = ", ".join(node.output)
+        label = f"  # {node.name}" if node.name else ""
+        attributes = ", ".join(attribute.name for attribute in node.attribute)
+        extra = f" [{attributes}]" if attributes else ""
+        yield f"{number}: {results} = {node.op_type}({', '.join(node.input)}){extra}{label}"
+    for value in graph.output:
+        yield f"output {value.name}: {_kind(value)}"
+
+
+def _kind(value: onnx.ValueInfoProto) -> str:
+    tensor = value.type.tensor_type
+    sizes = [d.dim_param or str(d.dim_value) for d in tensor.shape.dim]
+    name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
+    return f"{name}[{', '.join(sizes)}]"
+
+
+def program_lines(program: Program) -> Iterator[str]:
+    """Buffers, then steps in order; regions are indented."""
+    yield f"program {program.name}"
+    for buffer in program.buffers:
+        shape = ", ".join(text(d) for d in buffer.shape)
+        alias = f" in {buffer.alias_of} + {text(buffer.offset)}" if buffer.alias_of else ""
+        yield f"  {buffer.kind.value} {buffer.name}: {buffer.dtype}[{shape}]{alias}"
+    yield from _steps(program.steps, "  ")
+
+
+def _steps(steps: tuple[Step, ...], indent: str) -> Iterator[str]:
+    for step in steps:
+        match step:
+            case Launch():
+                results = ", ".join(step.writes())
+                sources = ", ".join(step.reads())
+                origin = f"  # {', '.join(step.origins)}" if step.origins else ""
+                yield f"{indent}{results} <- {step.label or 'kernel'}({sources}){origin}"
+            case HostCopy():
+                yield f"{indent}{step.target} <- {step.source}"
+            case HostIf():
+                yield f"{indent}if {step.condition}"
+                yield from _steps(step.then, indent + "  ")
+                yield f"{indent}else"
+                yield from _steps(step.otherwise, indent + "  ")
+            case HostLoop():
+                yield f"{indent}loop"
+                yield from _steps(step.body, indent + "  ")

@@ -14,12 +14,11 @@ REACH = 64  # nodes looked at on either side; rules replace small pieces
 
 def inherit(origins: Origins, fresh: Node, old: Node) -> None:
     """Nodes of `fresh` without an origin take the labels of the nodes of `old` that vanish."""
-    made = [n for n in _walk(fresh, frozenset()) if not origins.of(n) and not _leaf(n)]
-    if not made:
+    made = _made(origins, fresh)
+    if not made or fresh.op == old.op:
         origins.merge(fresh, [old])
         return
-    border = frozenset(arg for node in made for arg in node.args) - set(made)
-    border = frozenset(node for node in border if not _leaf(node))
+    border = {arg for node in made for arg in node.args if not _leaf(arg)} - set(made)
     gone = list(_walk(old, border)) if border else [old]
     labels = list(dict.fromkeys(label for node in reversed(gone) for label in origins.of(node)))
     for node in made:
@@ -27,11 +26,23 @@ def inherit(origins: Origins, fresh: Node, old: Node) -> None:
             origins.add(node, labels)
 
 
+def _made(origins: Origins, fresh: Node) -> list[Node]:
+    """The nodes at the top of `fresh` that have no origin yet."""
+    found: list[Node] = []
+    stack = [fresh]
+    while stack and len(found) < REACH:
+        node = stack.pop()
+        if node not in found and not _leaf(node) and not origins.of(node):
+            found.append(node)
+            stack.extend(node.args)
+    return found
+
+
 def _leaf(node: Node) -> bool:
     return isinstance(node.op, Constant | Input)
 
 
-def _walk(root: Node, stop: frozenset[Node]) -> Iterator[Node]:
+def _walk(root: Node, stop: set[Node]) -> Iterator[Node]:
     """Nodes from `root` downwards, nearest first, not past `stop` and leaves."""
     seen, queue = {root}, deque([root])
     while queue and len(seen) <= REACH:

@@ -53,7 +53,9 @@ def _build(setting: Setting, arch: str, dtype: str) -> tuple[ctypes.CDLL, Seen]:
     return built, toolchain.see_cpu(library, "multiply_addILi12E", _PATTERN[arch, dtype], 12)
 
 
-def _measure(built: ctypes.CDLL, arch: str, dtype: str, main: bool) -> tuple[Series, list[Finding]]:
+def _measure(
+    built: ctypes.CDLL, arch: str, dtype: str, setting: Setting
+) -> tuple[Series, list[Finding]]:
     main, budget = arch == setting.arch, 0.1 if setting.quick else 0.6
     lanes, threads = _WIDTH[arch] // _SCALAR[dtype][1], cpu_facts.cores()
     name = dtype if main else f"{arch}.{dtype}"

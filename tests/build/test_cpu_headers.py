@@ -168,7 +168,11 @@ def test_half_conversions_are_exact(lib: ctypes.CDLL, name: str, kind: Any) -> N
     np.testing.assert_array_equal(wide, raw.view(kind).astype(np.float32))
     with np.errstate(all="ignore"):
         x = np.concatenate(
-            [arguments(), wide * np.float32(1.0009765625), np.float32([65519.9, 65520, 6.1e-5])]
+            [
+                arguments(),
+                wide * np.float32(1.0009765625),
+                np.array([65519.9, 65520, 6.1e-5], np.float32),
+            ]
         )
         want = x.astype(kind)
     back = np.empty(x.size, np.uint16)

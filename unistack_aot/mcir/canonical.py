@@ -17,7 +17,7 @@ def opened(launch: Launch) -> Kernel:
     body = rename_buffers(launch.kernel.body, apart)
     body = rename_buffers(body, {apart[old]: new for old, new in names.items()})
     params = tuple(replace(p, name=names[p.name]) for p in launch.kernel.params)
-    return Kernel(params, body, launch.kernel.reinterprets)
+    return Kernel(params, body, launch.kernel.reinterprets, launch.kernel.group)
 
 
 def closed(kernel: Kernel, like: Launch) -> Launch:
@@ -31,7 +31,7 @@ def closed(kernel: Kernel, like: Launch) -> Launch:
     body = rename_buffers(body, {apart[old]: new for old, new in names.items()})
     ordered = (*inputs, *others)
     params = tuple(replace(p, name=names[p.name]) for p in ordered)
-    inner = canonical(Kernel(params, body, kernel.reinterprets))
+    inner = canonical(Kernel(params, body, kernel.reinterprets, kernel.group))
     return replace(like, kernel=inner, args=tuple(p.name for p in ordered))
 
 

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
-from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import (
     Dim,
     Ranges,
@@ -20,7 +19,6 @@ from unistack_aot.base.symbolic import (
     simplify,
     substitute,
     symbol,
-    symbols,
 )
 from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
@@ -149,13 +147,13 @@ def operand(kernel: Kernel, site: Site, factor: Factor, outer: tuple[Axis, ...],
     """An operand of the site, and whether its depth is contiguous in memory."""
     param = kernel.param(factor.load.buffer)
     index = joint_index(factor, outer, site.depth, "o", "k", site, ranges)
-    offset = simplify(param.layout.offset(param.shape, index), _inside(site, ranges))
+    offset = simplify(param.layout.offset(param.shape, index), site_ranges(site, ranges))
     joint = linear_split(offset, "k")
     inner = joint is not None and joint[0] == 1
     if not inner and site.depth and outer:
         # Depth in parts: contiguous inside its last axis is enough, if that is long and the outer axes are not contiguous.
         plain = tuple(e for e in factor.load.index if not isinstance(e, Scalar))
-        offset = simplify(param.layout.offset(param.shape, plain), _inside(site, ranges))
+        offset = simplify(param.layout.offset(param.shape, plain), site_ranges(site, ranges))
         deep, wide = site.depth[-1], outer[-1]
         strides = [linear_split(offset, axis.var) for axis in (deep, wide)]
         steps = [None if s is None else s[0] for s in strides]
@@ -174,7 +172,7 @@ def joint_index(
 ) -> tuple[Dim, ...]:
     """The operand's index over a joint row (or column) number and a joint depth number."""
     env = decoded(outer, symbol(row)) | decoded(depth, symbol(deep))
-    inside = _inside(site, ranges) | {row: _span(outer), deep: _span(depth)}
+    inside = site_ranges(site, ranges) | {row: _span(outer), deep: _span(depth)}
     entries: list[Dim] = []
     for entry in factor.load.index:
         assert not isinstance(entry, Scalar)
@@ -267,7 +265,8 @@ def _size(extent: Dim, ranges: Ranges) -> int:
     return OPEN_EXTENT if high is None else min(high, 1 << 16)
 
 
-def _inside(site: Site, ranges: Ranges) -> dict[str, tuple[int | None, int | None]]:
+def site_ranges(site: Site, ranges: Ranges) -> dict[str, tuple[int | None, int | None]]:
+    """The ranges with those of every loop and summed variable of a site."""
     inside = dict(ranges)
     for axis in (*site.batch, *site.rows, *site.cols, *site.depth):
         top = axis.extent - 1 if isinstance(axis.extent, int) else None
@@ -280,16 +279,6 @@ def _span(axes: tuple[Axis, ...]) -> tuple[int, int | None]:
     return (0, total - 1 if isinstance(total, int) else None)
 
 
-def fits(site: Site, dtype: DType) -> bool:
-    """Whether both operands are stored in `dtype`."""
-    return site.a.load.dtype is dtype and site.b.load.dtype is dtype
-
-
 def outputs_of(kernel: Kernel) -> tuple[str, ...]:
     """Names of the results, for decision records."""
     return tuple(p.name for p in kernel.params if p.access is not Access.IN)
-
-
-def free_symbols(value: Dim) -> frozenset[str]:
-    """The symbols of an index expression."""
-    return frozenset(symbols(value))

@@ -7,18 +7,23 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from unistack_aot.aicf.op import ArrayData
+from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.hw.machine import Machine
 from unistack_aot.mcir.canonical import canonical, closed, opened
-from unistack_aot.mcir.nodes import Kernel
-from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Launch, Program, Step
+from unistack_aot.mcir.nodes import Access, Kernel, Param
+from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
+from unistack_aot.mcir.transform import all_loads
 from unistack_aot.base.verdict import No
 from unistack_aot.schedule.attention import find_attention
 from unistack_aot.schedule.attention_blocks import choose_attention
 from unistack_aot.schedule.block_tiles import block_tiled, choose_tile, oriented
-from unistack_aot.schedule.contraction import find_site
+from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.many_narrow import assign_roles, stages
+from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
+from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.targets.cuda.instructions import attention_for, instructions_for
 from unistack_aot.targets.cuda.narrow_floats import widened
 
@@ -55,21 +60,20 @@ class Legalizer:
 
     def launch(self, launch: Launch) -> list[Launch]:
         """The launches that one launch becomes."""
-        parts = [closed(part, launch) for part in stages(opened(launch))]
-        return [self.roles(part) for part in parts]
+        return [self.decide(part, launch) for part in stages(opened(launch))]
 
-    def roles(self, launch: Launch) -> Launch:
-        """Loop roles of a launch of one nest."""
-        if launch.kernel not in self.decided:
-            kernel = launch.kernel
-            found = self.attention(kernel)
-            if isinstance(found, No):
-                found = self.contraction(kernel)
-            if isinstance(found, No):
-                found, decision = assign_roles(widened(kernel), self.ranges, self.machine)
-                self.decisions.append(decision)
-            self.decided[launch.kernel] = canonical(found)
-        return replace(launch, kernel=self.decided[launch.kernel])
+    def decide(self, kernel: Kernel, launch: Launch) -> Launch:
+        """A launch of one nest, realised by a tile instruction or with roles for its loops."""
+        for found in (self.attention(kernel), self.contraction(kernel)):
+            if not isinstance(found, No):
+                return closed(found, launch)
+        plain = closed(kernel, launch)
+        if plain.kernel not in self.decided:
+            kernel = widened(plain.kernel)
+            found, decision = assign_roles(kernel, self.ranges, self.machine)
+            self.decisions.append(decision)
+            self.decided[plain.kernel] = canonical(found)
+        return replace(plain, kernel=self.decided[plain.kernel])
 
     def attention(self, kernel: Kernel) -> Kernel | No:
         """An attention over blocks of queries, if some block fits."""
@@ -97,7 +101,50 @@ class Legalizer:
         tile, decision = chosen
         self.decisions.append(decision)
         tail = widened(kernel.with_body(site.tail)).body
-        return block_tiled(kernel, replace(site, tail=tail), tile, self.machine, self.ranges)
+        kernel, site = self.packed(kernel, replace(site, tail=tail), tile)
+        return block_tiled(kernel, site, tile, self.machine, self.ranges)
+
+    def packed(self, kernel: Kernel, site: Site, tile: TileInstruction) -> tuple[Kernel, Site]:
+        """The site with constant operands in the form that fills tiles fastest: depth inner on the left, outer on the right."""
+        sides = ((site.a, site.rows, True), (site.b, site.cols, False))
+        fresh: list[Factor] = []
+        params = list(kernel.params)
+        for factor, outer, inner in sides:
+            buffer = self.buffers[factor.load.buffer]
+            if buffer.constant is None or suits(
+                kernel, site, factor, outer, inner, tile.element, self.ranges
+            ):
+                fresh.append(factor)
+                continue
+            array = packed(
+                site, factor, outer, inner, tile.element, self.constants[buffer.constant]
+            )
+            if array is None:
+                fresh.append(factor)
+                continue
+            name = self.constant(array, tile.element)
+            fresh.append(repacked(site, factor, outer, inner, tile.element, name))
+            params.insert(0, packed_param(name, array, tile.element))
+        site = replace(site, a=fresh[0], b=fresh[1])
+        return replace(kernel, params=_loaded(params, site)), site
+
+    def constant(self, array: Array, dtype: DType) -> str:
+        """A constant buffer with this content."""
+        data = ArrayData.of(array)
+        name = f"t_{data.digest[:16]}"
+        if name not in self.buffers:
+            shape = tuple(int(n) for n in array.shape)
+            self.buffers[name] = Buffer(name, dtype, shape, Kind.CONSTANT, constant=data.digest)
+            self.constants[data.digest] = data.array
+        return name
+
+
+def _loaded(params: list[Param], site: Site) -> tuple[Param, ...]:
+    """The parameters that the contraction or its tail still uses, each once."""
+    names = {load.buffer for load in all_loads(site.tail)}
+    names |= {site.a.load.buffer, site.b.load.buffer}
+    kept = {p.name: p for p in params if p.access is not Access.IN or p.name in names}
+    return tuple(kept.values())
 
 
 def legalize(

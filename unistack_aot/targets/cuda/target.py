@@ -43,7 +43,7 @@ class DeviceTarget:
 
     def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
         """Decide every kernel for this generation."""
-        program, _ = prepare(program)
+        program, _ = prepare(program, constants)
         machine = self.machine(request.level)
         program, kept, _ = legalize(
             program, dict(constants), request.ranges, machine, request.precision

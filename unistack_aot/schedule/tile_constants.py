@@ -1,0 +1,95 @@
+"""Constant operands of tiled contractions, rearranged at compile time so that a tile is copied 16 bytes at a time.
+
+Not here: panels of the host's tile instruction (panels.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unistack_aot.base.dtypes import DType
+from unistack_aot.base.symbolic import Dim, Ranges, divisible, linear_split, simplify, symbol
+from unistack_aot.ir.scalar import Load, Scalar
+from unistack_aot.mcir.elements import index_array
+from unistack_aot.mcir.nodes import Axis, Kernel, Param
+from unistack_aot.schedule.block_tiles import joint_index, site_ranges
+from unistack_aot.schedule.contraction import Factor, Site
+
+Array = NDArray[Any]
+COPY_BYTES = 16
+
+
+def suits(
+    kernel: Kernel, site: Site, factor: Factor, outer: tuple[Axis, ...], inner: bool, element: DType,
+    ranges: Ranges,
+) -> bool:  # fmt: skip
+    """Whether an operand already is a matrix of `element` in the wanted order with rows at multiples of 16 bytes."""
+    param = kernel.param(factor.load.buffer)
+    if param.dtype is not element or factor.within is not None:
+        return False
+    index = joint_index(factor, outer, site.depth, "o", "k", site, ranges)
+    offset = simplify(param.layout.offset(param.shape, index), site_ranges(site, ranges))
+    fast, slow = ("k", "o") if inner else ("o", "k")
+    along = linear_split(offset, fast)
+    down = None if along is None else linear_split(along[1], slow)
+    if along is None or down is None or along[0] != 1:
+        return False
+    step = COPY_BYTES // element.bytes
+    return divisible(down[0], step) and divisible(down[1], step)
+
+
+def packed(
+    site: Site, factor: Factor, outer: tuple[Axis, ...], inner: bool, element: DType, array: Array
+) -> Array | None:
+    """[batch..., outer, depth] (`inner`) or [batch..., depth, outer], rows padded to 16 bytes; None if extents are symbolic."""
+    axes = (*_batch(site, factor), *outer, *site.depth)
+    if factor.within is not None or not all(isinstance(axis.extent, int) for axis in axes):
+        return None
+    sizes = [axis.extent for axis in axes]
+    variables = {
+        axis.var: np.arange(axis.extent).reshape(-1, *(1,) * (len(axes) - 1 - place))  # type: ignore[arg-type]
+        for place, axis in enumerate(axes)
+    }
+    entries = tuple(
+        index_array(entry, variables) for entry in factor.load.index if not isinstance(entry, Scalar)
+    )
+    whole = np.broadcast_to(array[entries], sizes)
+    batch = [int(axis.extent) for axis in _batch(site, factor)]  # type: ignore[arg-type]
+    rows = int(np.prod([axis.extent for axis in outer], dtype=np.int64))
+    matrix = whole.reshape(*batch, rows, -1)
+    matrix = matrix if inner else np.swapaxes(matrix, -1, -2)
+    step = COPY_BYTES // element.bytes
+    pad = [(0, 0)] * (matrix.ndim - 1) + [(0, -matrix.shape[-1] % step)]
+    return np.ascontiguousarray(np.pad(matrix, pad).astype(element.numpy))
+
+
+def repacked(
+    site: Site, factor: Factor, outer: tuple[Axis, ...], inner: bool, element: DType, name: str
+) -> Factor:
+    """The operand read from its packed form."""
+    pair = (_joint(outer), _joint(site.depth))
+    index = (
+        *(symbol(axis.var) for axis in _batch(site, factor)),
+        *(pair if inner else reversed(pair)),
+    )
+    return replace(factor, load=Load(name, index, element))
+
+
+def packed_param(name: str, array: Array, element: DType) -> Param:
+    """The packed operand as a kernel's parameter."""
+    return Param(name, element, tuple(int(n) for n in array.shape))
+
+
+def _batch(site: Site, factor: Factor) -> tuple[Axis, ...]:
+    return tuple(axis for axis in site.batch if axis.var in factor.names)
+
+
+def _joint(axes: tuple[Axis, ...]) -> Dim:
+    result: Dim = 0
+    for axis in axes:
+        result = result * axis.extent + symbol(axis.var)
+    return result

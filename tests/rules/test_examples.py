@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zlib
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -74,3 +75,9 @@ def test_holds(rule, text: str) -> None:
 def test_is_documented(rule) -> None:
     assert rule.fires and rule.holds, "a rule has examples of both kinds"
     assert set(rule.needs) <= PROPERTIES.keys()
+
+
+def test_every_rule_is_listed() -> None:
+    """The page of rules names each."""
+    text = (Path(__file__).parents[2] / "docs" / "aicf.md").read_text()
+    assert [r.name for r in all_rules() if r.name not in text] == []

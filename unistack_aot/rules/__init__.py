@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Op
-from unistack_aot.aicf.text import describe
+from unistack_aot.aicf.text import attributes, describe
 from unistack_aot.base.errors import BadInput
-from unistack_aot.ir.pattern import Of, Wild
 from unistack_aot.ir.rewrite import Language, Log, rewrite
-from unistack_aot.rules import algebra, attention, online, reindex, tidy
+from unistack_aot.rules import algebra, attention, matmul, online, reindex, tidy
 from unistack_aot.rules.find import NodeJointRule, NodeRule
 from unistack_aot.rules.provenance import inherit
 
@@ -34,6 +33,8 @@ PHASES: tuple[Phase, ...] = (
     Phase("attention", attention.RULES),
     Phase("algebra", (*tidy.RULES, *reindex.RULES, *algebra.RULES)),
 )
+# Not applied by default: direct convolution is as fast on the host, and needs no other layout.
+OPTIONAL: tuple[Phase, ...] = (Phase("matmul", matmul.RULES),)
 
 
 @dataclass(frozen=True)
@@ -63,31 +64,44 @@ class RuleReport:
 
 def rule(name: str) -> AnyRule:
     """The rule of that name; BadInput if there is none."""
-    for phase in PHASES:
-        for each in phase.rules:
-            if each.name == name:
-                return each
+    for each in all_rules():
+        if each.name == name:
+            return each
     raise BadInput(f"no rule is called {name!r}", hint="the rules are listed in docs/aicf.md")
 
 
 def all_rules() -> tuple[AnyRule, ...]:
-    """Every rule of every phase, once."""
-    return tuple({r.name: r for phase in PHASES for r in phase.rules}.values())
+    """Every rule of every phase, optional ones included, once."""
+    return tuple({r.name: r for phase in (*PHASES, *OPTIONAL) for r in phase.rules}.values())
 
 
 def apply_rules(graph: Graph, origins: Origins | None = None) -> tuple[Graph, RuleReport]:
     """The graph after all phases, and what happened; `origins` learns where new nodes come from."""
     start, before = perf_counter(), sum(1 for _ in graph.nodes())
     log, seconds = Log(), dict[str, float]()
-    for phase in PHASES:
-        began = perf_counter()
-        graph = apply_phase(graph, phase.rules, log, origins)
-        seconds[phase.name] = perf_counter() - began
+    graph = _ruled(graph, log, origins, seconds)
     refused = {name: tuple(found) for name, found in log.refused.items()}
     after = sum(1 for _ in graph.nodes())
     return graph, RuleReport(
         before, after, dict(log.fired), refused, perf_counter() - start, seconds
     )
+
+
+def _ruled(graph: Graph, log: Log, origins: Origins | None, seconds: dict[str, float]) -> Graph:
+    """All phases over the regions of control ops, then over the graph around them."""
+    done: dict[Node, Node] = {}
+    for node in graph.nodes():
+        args, op = tuple(done[arg] for arg in node.args), node.op
+        regions = {name: value for name, value in attributes(op) if isinstance(value, Graph)}
+        for name, region in regions.items():
+            op = replace(op, **{name: _ruled(region, log, origins, seconds)})  # type: ignore[type-var]
+        done[node] = node if op is node.op and args == node.args else Node(op, args)
+    graph = graph.with_results(done[node] for node in graph.results)
+    for phase in PHASES:
+        began = perf_counter()
+        graph = apply_phase(graph, phase.rules, log, origins)
+        seconds[phase.name] = seconds.get(phase.name, 0.0) + perf_counter() - began
+    return graph
 
 
 def apply_phase(
@@ -103,8 +117,3 @@ def apply_phase(
             inherit(origins, fresh, old)
 
     return graph.with_results(rewrite(graph.results, rules, Language(build, told), log))
-
-
-def root_of(each: NodeRule) -> Of | Wild:
-    """The pattern a rule starts from."""
-    return each.pattern

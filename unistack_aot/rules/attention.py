@@ -9,6 +9,7 @@ from unistack_aot.aicf.properties import affine_in, formula_of
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim
 from unistack_aot.base.verdict import No
+from unistack_aot.ir.pattern import Uses
 from unistack_aot.ops.attention import Attention
 from unistack_aot.ops.compare import Where
 from unistack_aot.ops.contract import Contract
@@ -343,11 +344,14 @@ def _laid_out(mask: Node, first: Node, roles: Roles, root: Node) -> Node:
     return _four(moved, lead)
 
 
-def _first_softmax(root: Node) -> Node | No:
+def _first_softmax(root: Node, uses: Uses) -> Node | No:
     """Try either operand as the weights."""
     reasons: list[str] = []
     for k in (0, 1):
         if _is_weights(root.args[k]):
+            if max(uses(root.args[k]), uses(root.args[k].args[0])) > 1:
+                reasons.append("the weights are used elsewhere")
+                continue
             found = _attention(root, root.args[k], root.args[1 - k])
             if not isinstance(found, No):
                 return found
@@ -380,6 +384,7 @@ RULES: tuple[NodeRule, ...] = (
         ),
         _first_softmax,
         needs=("bilinear", "homomorphism", "distributive", "associative"),
+        counts=True,
         fires=(
             f"contract(softmax(div({SCORES}, constant 2.0 : f32[])) axis=3{MIX}",
             f"contract(softmax(add({SCORES}, %m: f32[2, 1, 1, 6])) axis=3{MIX}",
@@ -402,6 +407,7 @@ RULES: tuple[NodeRule, ...] = (
             f"contract(softmax({SCORES}) axis=2{MIX}",
             f"contract(softmax(where({MASK}, {SCORES}, constant -1.0 : f32[])) axis=3{MIX}",
             f"contract(softmax(exp({SCORES})) axis=3{MIX}",
+            f"%w = softmax({SCORES}) axis=3; %w; contract(%w{MIX}",
         ),
     ),
 )

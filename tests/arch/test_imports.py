@@ -13,7 +13,12 @@ from .source import PRODUCT, ROOT, report, sources
 
 # Where a module is chosen while the program runs, so that one machine need not have what
 # another has: the public face, the device backends of the runtime, the verbs of the command.
-CHOSEN_AT_RUN_TIME = ("unistack_aot/__init__.py", "unistack_aot/runtime/", "unistack_aot/cli/")
+CHOSEN_AT_RUN_TIME = (
+    "unistack_aot/__init__.py",
+    "unistack_aot/runtime/",
+    "unistack_aot/cli/",
+    "probe_suite/gpu/device.py",  # a driver, real or emulated, must be chosen before pycuda loads
+)
 
 
 def test_layers() -> None:

@@ -5,10 +5,11 @@ Every fusion saves the store and loads of one far buffer; limits keep kernels sm
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import prod
 
-from unistack_aot.base.symbolic import Dim, evaluate, symbol, symbols, text
+from unistack_aot.base.symbolic import Dim, evaluate, substitute, symbol, symbols, text
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import (
     IndexEntry,
@@ -41,6 +42,7 @@ from unistack_aot.mcir.transform import (
     walk,
 )
 from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.movement import inverse, keeps_rows, place
 from unistack_aot.schedule.uses import Uses, cost, is_movement, touched, uses_of
 
 MOST_PARAMS = 24  # kernels beyond this spend their registers on addresses
@@ -105,6 +107,8 @@ class Fuser:
         assert found is not None
         _, store = found
         moves = is_movement(store.value)
+        if reader.kernel.reinterprets and not moves:
+            return No("the reader costs nothing as a view")
         if len(reader.args) + len(producer.args) - 2 > MOST_PARAMS:
             return No("too many buffers in one kernel")
         if sum(1 for _ in postorder(store.value)) + size(reader.kernel) > MOST_NODES:
@@ -124,7 +128,7 @@ class Fuser:
 
     def extend(self, position: int, launch: Launch, uses: Uses) -> None:
         """Apply the only reader of a result, a map over the same indices, before the result is stored."""
-        if len(launch.writes()) != 1 or map_store(launch.kernel) is not None:
+        if len(launch.writes()) != 1:
             return
         (result,) = launch.writes()
         reader = uses.only_reader(result)
@@ -132,6 +136,8 @@ class Fuser:
             return
         step = self.steps[reader]
         if not isinstance(step, Launch):
+            return
+        if map_store(launch.kernel) is not None and not step.kernel.reinterprets:
             return
         merged = extended(launch, step, result)
         if isinstance(merged, No) or size(merged.kernel) > MOST_NODES:
@@ -249,36 +255,60 @@ def extended(producer: Launch, reader: Launch, result: str) -> Launch | No:
     if found is None:
         return No("the reader is not a map")
     loops, store = found
-    variables = tuple(symbol(loop.var) for loop in loops)
     source = opened(producer)
-    shape = source.param(result).shape
-    if not same_place(store.index, variables, target.param(store.buffer).shape):
-        return No("the reader stores elsewhere than at its loop indices")
     stores = [s for s in walk(source.body) if isinstance(s, Store) and s.buffer == result]
-    if len(stores) != 1 or stores[0].combine != "set" or any(l.buffer == result for l in all_loads(source.body)):
-        return No("the producer stores its result more than once")
-    for load in all_loads(target.body):
-        if load.buffer == result and not same_place(load.index, variables, shape):
-            return No("the reader moves elements")
-    if shape != target.param(store.buffer).shape:
-        return No("the reader broadcasts the result")
+    again = any(load.buffer == result for load in all_loads(source.body))
+    if len(stores) != 1 or stores[0].combine != "set" or again:
+        return No("the producer uses its result before it is complete")
     written = stores[0]
-    env = dict(zip((loop.var for loop in loops), written.index, strict=True))
+    places = _reader_places(target, loops, store, result)
+    if isinstance(places, No):
+        return places
+    at = {str(place(k)): entry for k, entry in enumerate(written.index)}
+    if any(isinstance(entry, Scalar) for entry in at.values()):
+        return No("the producer stores at places that depend on data")
+    env = {var: _substituted(value, at) for var, value in places.items()}
 
     def change(stmt: Stmt) -> Stmt | None:
         if not isinstance(stmt, Store) or stmt.buffer != result:
             return None
         value = substitute_indices(store.value, env)
+        index = tuple(e if isinstance(e, Scalar) else _substituted(e, env) for e in store.index)
         (fresh,) = replace_loads(
-            (Store(store.buffer, written.index, value),),
-            lambda l: written.value if l.buffer == result else None,
+            (Store(store.buffer, index, value),),
+            lambda load: written.value if load.buffer == result else None,
         )
         return fresh
 
     body = rewrite(source.body, change)
     gone = tuple(p for p in source.params if p.name != result)
     others = tuple(p for p in target.params if p.name != result)
-    return closed(Kernel(union(gone, others), body), _both(producer, reader))
+    return closed(Kernel(_outputs_last(union(gone, others)), body), _both(producer, reader))
+
+
+def _reader_places(
+    target: Kernel, loops: tuple[Loop, ...], store: Store, result: str
+) -> dict[str, Dim] | No:
+    """The reader's loop variables by the place of the one element of `result` that it reads."""
+    reads = {load.index for load in all_loads(target.body) if load.buffer == result}
+    if len(reads) != 1:
+        return No("the reader reads several elements")
+    (read,) = reads
+    source, shape = target.param(result).shape, target.param(store.buffer).shape
+    variables = {loop.var for loop in loops}
+    if any(isinstance(e, Scalar) or (e != 0 and str(e) not in variables) for e in store.index):
+        return No("the reader stores elsewhere than at its loop variables")
+    places = inverse(read, source, loops, shape)
+    if isinstance(places, No):
+        return places
+    index = tuple(_substituted(e, places) for e in store.index if not isinstance(e, Scalar))
+    if not keeps_rows(index, source, shape):
+        return No("neighbours of the result would be stored apart")
+    return places
+
+
+def _substituted(value: Dim, env: Mapping[str, IndexEntry]) -> Dim:
+    return substitute(value, {k: v for k, v in env.items() if not isinstance(v, Scalar)})
 
 
 def joined(producer: Launch, reader: Launch, keep: frozenset[str]) -> Launch | No:

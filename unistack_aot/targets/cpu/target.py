@@ -45,7 +45,7 @@ def machine(level: str) -> Machine:
 
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
     """Decide every kernel for this level."""
-    program, _ = prepare(program)
+    program, _ = prepare(program, constants)
     program, _ = choose_layouts(program, BLOCK, request.ranges)
     program, packed = legalize(program, dict(constants), request.ranges)
     return Scheduled(program, packed)

@@ -21,11 +21,11 @@ class Difference:
     remark: str = ""
 
 
-def difference(got: Array, want: Array) -> Difference:
+def difference(got: Array, want: Array, scale: Array | None = None) -> Difference:
     """Compare arrays of one float type with a reference (of any float type), or integers exactly.
 
     NaN equals NaN, an infinity equals itself; anything else non-finite is infinitely wrong. The
-    unit of an error is eps(type) * max(|reference|, rms of the reference).
+    unit of an error is eps(type) * `scale`, by default max(|reference|, rms of the reference).
     """
     if got.shape != want.shape:
         return Difference(np.inf, remark=f"shape {list(got.shape)} instead of {list(want.shape)}")
@@ -40,7 +40,9 @@ def difference(got: Array, want: Array) -> Difference:
             narrow = reference.astype(got.dtype).astype(np.float64)
         reference = np.where(np.isinf(narrow), narrow, reference)
     with np.errstate(all="ignore"):
-        errors = np.abs(mine - reference) / (unit * magnitudes(reference))
+        errors = np.abs(mine - reference) / (
+            unit * (magnitudes(reference) if scale is None else scale)
+        )
     same = (mine == reference) | (np.isnan(mine) & np.isnan(reference))
     errors = np.where(same, 0.0, np.nan_to_num(errors, nan=np.inf, posinf=np.inf))
     at = place(errors)

@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from unistack_aot.artifact.reader import open_package
-from unistack_aot.base.errors import BadInput, UnistackError
+from unistack_aot.base.errors import BadInput, MissingTool
 from unistack_aot.base.options import DimRange, parse_dim
 from unistack_aot.check import Verdict, check, compile_model
 from unistack_aot.check.verdict import shown, table
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, face: Face) -> int:
         )
     watch.finish()
     _present(report, face)
-    verdict = None if options.no_check else _checked(options.model, report, face)
+    verdicts = [] if options.no_check else _checked(options.model, report, face)
     face.say(
         f"wrote {output}  {size(report.written.nbytes)}  sha256 {report.written.sha256[:16]}..."
     )
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace, face: Face) -> int:
     )
     if options.dump:
         face.say(f"stages are in {options.dump}/index.txt")
-    return 0 if verdict is None or verdict.passed else 1
+    return 0 if all(verdict.passed for verdict in verdicts) else 1
 
 
 def dims_of(written: list[str]) -> dict[str, DimRange]:
@@ -137,29 +137,37 @@ def _present(report: Report, face: Face) -> None:
     )
 
 
-def _checked(model: Path, report: Report, face: Face) -> Verdict | None:
-    start = perf_counter()
-    try:
-        verdict = check(model, report.written.path, device="cpu")
-    except UnistackError as error:
-        face.say(f"  not checked      {error.what}")
-        face.fact(check={"done": False, "reason": error.what})
-        return None
-    face.fact(check=facts_of(verdict))
+def _checked(model: Path, report: Report, face: Face) -> list[Verdict]:
+    """Check every kind of variant that runs here: a GPU's own only where there is a GPU."""
+    families = dict.fromkeys(variant.target.partition(":")[0] for variant in report.variants)
+    verdicts: list[Verdict] = []
+    for device in families:
+        start = perf_counter()
+        try:
+            verdict = check(model, report.written.path, device=device)
+        except MissingTool as error:
+            face.say(f"  not checked      {device}: {error.what}")
+            continue
+        verdicts.append(verdict)
+        _present_verdict(verdict, perf_counter() - start, face)
+    face.fact(checks=[facts_of(verdict) for verdict in verdicts])
+    return verdicts
+
+
+def _present_verdict(verdict: Verdict, seconds: float, face: Face) -> None:
     if verdict.passed:
         worst = verdict.worst
         face.say(
-            f"  checked          cpu against {verdict.judges}: worst {shown(worst.error)} "
-            f"ulp-scaled of {shown(worst.allowed)} allowed"
-            f"  ({_briefly(verdict.cases)}; {duration(perf_counter() - start)})"
+            f"  checked          {verdict.device} against {verdict.judges}: worst "
+            f"{shown(worst.error)} ulp-scaled of {shown(worst.allowed)} allowed"
+            f"  ({_briefly(verdict.cases)}; {duration(seconds)})"
         )
     else:
-        face.say("  check FAILED")
+        face.say(f"  check FAILED on {verdict.device}")
         for line in [*table(verdict.results), *str(verdict.culprit or "").split("\n")]:
             face.say(f"    {line}")
     for remark in verdict.remarks:
         face.say(f"                   {remark}")
-    return verdict
 
 
 def _briefly(cases: tuple[str, ...]) -> str:

@@ -37,6 +37,8 @@ from unistack_aot.rules.find import (
 )
 from unistack_aot.rules.linearity import LINEAR, Linear, along, linear, scaled_weight
 
+SHARED = "the weight is used elsewhere too, so the package would hold it twice"
+
 
 @dataclass(frozen=True)
 class Map:
@@ -97,6 +99,8 @@ def _into_linear(root: Node, uses: Uses) -> Node | No:
             return No("the contraction is used elsewhere, so it would be computed twice")
         moved = inner.shift if inner.shift is not None else np.zeros(())
         shift = moved * outer.scale + (0 if shift is None else shift)
+    if uses(below.weight) > 1:
+        return No(SHARED)
     factor = along(outer.scale, root.tensor.rank, below.result, below.weight)
     if isinstance(factor, No):
         return factor
@@ -113,7 +117,7 @@ def _shifted(value: Node, shift: Array | None) -> Node | No:
     return vector if isinstance(vector, No) else add(value, vector)
 
 
-def _from_source(root: Node, x: Node) -> Node | No:
+def _from_source(root: Node, x: Node, uses: Uses) -> Node | No:
     """L(a x + b) = (L a)(x) + L(b): scales of input channels go into the constant operand."""
     found, inner = linear(root), affine_map(x)
     if found is None or found.source is not x or inner is None:
@@ -122,6 +126,8 @@ def _from_source(root: Node, x: Node) -> Node | No:
         return No("it only shifts")
     if inner.shift is not None and not isinstance(root.op, Contract):
         return No("a shift does not pass zero padding")
+    if uses(found.weight) > 1:
+        return No(SHARED)
     factor = along(inner.scale, x.tensor.rank, found.data, found.weight)
     if isinstance(factor, No):
         return factor
@@ -243,7 +249,7 @@ def _shared_operand(users: NodeUsers) -> dict[Node, Node]:
     groups: dict[object, list[Member]] = {}
     for node in users.order:
         member = _member(node, users)
-        if member is not None:
+        if member is not None and len(users.of(member.map.weight)) == 1:
             free, weight = member.free, member.map.weight.tensor
             rest = tuple(d for k, d in enumerate(weight.shape) if k != free)
             key = (member.map.source, node.op, member.map.at, rest, member.bias is None)
@@ -361,8 +367,9 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
     NodeRule(
         "scale-from-operand",
         find(LINEAR, find(Pointwise, name="x", once=True), known("w"), name="root"),
-        lambda root, x, w: _from_source(root, x),
+        lambda root, x, w, uses: _from_source(root, x, uses),
         needs=("affine", "bilinear"),
+        counts=True,
         fires=(
             (
                 f"convolve(mul(%x: f32[1, 3, 5, 5], constant ~2 : f32[3, 1, 1]),"
@@ -377,6 +384,10 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
             (
                 "contract(mul(%x: f32[2, 3], constant ~2 : f32[2, 1]), constant ~1 : f32[3, 4])"
                 f" {PLAIN}"
+            ),
+            (
+                "%w = constant ~1 : f32[3, 4]; %w;"
+                f" contract(mul(%x: f32[2, 3], constant ~2 : f32[3]), %w) {PLAIN}"
             ),
             (
                 "%h = mul(%x: f32[2, 3], constant ~2 : f32[3]); %h;"

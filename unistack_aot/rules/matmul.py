@@ -1,4 +1,4 @@
-"""Convolutions of one tap as matrix products: for targets that multiply matrices faster than they convolve."""
+"""Convolutions of one tap as matrix products. Not here: what other contractions become."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from unistack_aot.base.dtypes import DType, i64
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Sym
 from unistack_aot.base.verdict import No
+from unistack_aot.ir.pattern import Uses
 from unistack_aot.ops.convert import Convert, Filled
 from unistack_aot.ops.core import Extents, Item, constant
 from unistack_aot.ops.known import symbolic_value
@@ -37,7 +38,7 @@ def _constant_operands(node: Node) -> bool:
     return bool(node.args) and all(is_constant(arg) for arg in node.args)
 
 
-def _folded(root: Node) -> Node | No:
+def _folded(root: Node, uses: Uses) -> Node | No:
     if not isinstance(root.type, TensorType):
         return No("it has several results")
     shape = [d for d in root.tensor.shape if isinstance(d, int)]
@@ -47,6 +48,8 @@ def _folded(root: Node) -> Node | No:
     given = sum(a.nbytes for a in arrays)
     if int(np.prod(shape, dtype=np.int64)) * root.tensor.dtype.bytes > given + GROWTH:
         return No("the result would be much larger than the operands")
+    if any(a.nbytes > HEAVY and uses(n) > 1 for n, a in zip(root.args, arrays, strict=True)):
+        return No("a large operand is used elsewhere too, so the package would hold it twice")
     if given > HEAVY and root.op.family not in CHEAP:
         return No("evaluating it would take long")
     try:
@@ -170,6 +173,7 @@ RULES: tuple[NodeRule, ...] = (
         "fold-constants",
         find(TensorOp, name="root", test=_constant_operands),
         _folded,
+        counts=True,
         fires=(
             "mul(constant ~1 : f32[2, 3], constant ~2 : f32[3])",
             "transpose(constant ~1 : f32[2, 3]) perm=[1, 0]",

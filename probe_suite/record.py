@@ -5,7 +5,7 @@ found (probes).
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,6 +57,28 @@ class Record:
     series: tuple[Series, ...] = ()
     seen: tuple[Seen, ...] = ()
     facts: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def better(before: Record, after: Record) -> Record:
+    """Return `after` with each finding replaced by the earlier one where that was better.
+
+    Interference only ever slows a machine, so of two runs the faster figure is nearer the truth.
+    Curves and proofs stay those of the later run unless only the earlier one was done.
+    """
+    if after.state != "done" or before.state != "done":
+        return before if before.state == "done" else after
+    old = {each.name: each for each in before.findings}
+    kept = tuple(_faster(old.get(each.name, each), each) for each in after.findings)
+    names = {each.name for each in kept}
+    return replace(after, findings=(*kept, *(f for f in before.findings if f.name not in names)))
+
+
+def _faster(before: Finding, after: Finding) -> Finding:
+    if after.unit in ("s", "cycles"):
+        return min(before, after, key=lambda each: each.value)
+    if after.unit in ("B/s", "FLOP/s", "Hz"):
+        return max(before, after, key=lambda each: each.value)
+    return after
 
 
 def save(record: Record, path: Path) -> None:

@@ -54,7 +54,8 @@ def main_probe(
     `out`.
 
     `only` names probes (all of the device's kind by default); `limit_s` replaces every probe's own
-    time limit. BadInput for an unknown device or probe.
+    time limit. Records already in `out` are of the same machine: each figure keeps its better run.
+    BadInput for an unknown device or probe.
     """
     chosen = choose(device, only)
     arch = cpu_facts.isa_levels()[-1] if device == "cpu" else gpu_device.arch_of(device)
@@ -68,7 +69,9 @@ def main_probe(
             setting = Setting(device, arch, Path(scratch), known, quick)
             found = run_one(probe, setting, limit)
             say(f"      {_line(found)}")
-            record.save(found, out / f"{probe.name}.json")
+            kept = out / f"{probe.name}.json"
+            found = record.better(record.load(kept), found) if kept.exists() else found
+            record.save(found, kept)
             records.append(found)
             known |= {each.name: each.value for each in found.findings}
     if device.startswith("emulator"):

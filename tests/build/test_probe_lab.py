@@ -86,6 +86,17 @@ def test_record_survives_a_round_trip(tmp_path: Path) -> None:
     assert record.load(tmp_path / "r.json") == example()
 
 
+def test_of_two_runs_each_figure_keeps_the_faster() -> None:
+    slow = Finding("dram.latency", 2e-7, "s", 0.0, 5)
+    before = example(findings=(Finding("clock", 3e9, "Hz", 0.0, 5), slow))
+    fast, low = Finding("dram.latency", 1e-7, "s", 0.0, 5), Finding("clock", 2e9, "Hz", 0.0, 5)
+    kept = record.better(before, example(findings=(low, fast)))
+    assert {each.name: each.value for each in kept.findings} == {"clock": 3e9, "dram.latency": 1e-7}
+    late = example(state="timed out", why="no answer", findings=())
+    assert record.better(before, late) is before
+    assert record.better(late, before) is before
+
+
 def test_map_takes_what_was_measured_and_says_what_it_lent(tmp_path: Path) -> None:
     made = mapping.to_map((example(),), "cpu", "x86-64-v3")
     assert made.properties["clock"].mark == "probe"

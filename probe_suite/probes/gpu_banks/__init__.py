@@ -14,7 +14,7 @@ from probe_suite.record import Finding, Seen, Series
 from unistack_aot.hw.machine import Machine, machine_for_arch
 
 _FILE = Path(__file__).with_name("kernel.cu")
-WIDTHS = {1: r"\bLDS\b(?!\.)", 2: r"\bLDS\.64\b", 4: r"\bLDS\.128\b"}
+WIDTHS = {1: r"\bLDS(?:\.U)?\s", 2: r"\bLDS(?:\.U)?\.64\b", 4: r"\bLDS(?:\.U)?\.128\b"}
 KERNELS = {
     w: GpuKernel(_FILE, "banks", sass, 16, defines={"WIDTH": w}) for w, sass in WIDTHS.items()
 }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol, TypeVar
@@ -25,6 +25,7 @@ from unistack_aot.mcir.program import Kind, Program
 from unistack_aot.onnx_in import Imported, import_model
 from unistack_aot.onnx_in.read import Model
 from unistack_aot.rules import RuleReport, apply_rules
+from unistack_aot.runtime.layout import certify
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Constants, Progress, Request, Target
 
@@ -144,7 +145,13 @@ def compile_imported(
     ranges: Ranges = dict(imported.ranges.items())
     built = [
         _variant(
-            target, Request(name, level, options.precision, ranges), naive, constants, graph, hooks
+            target,
+            Request(name, level, options.precision, ranges),
+            naive,
+            constants,
+            graph,
+            manifest_dims(imported.ranges, options),
+            hooks,
         )
         for target, name, level in requests
     ]
@@ -206,6 +213,7 @@ def _variant(
     naive: Program,
     constants: Constants,
     graph: Graph,
+    sizes: Sequence[manifest.Dim],
     hooks: Hooks,
 ) -> Built:
     start = perf_counter()
@@ -228,9 +236,23 @@ def _variant(
         needs=source.needs,
         weights=("weights.safetensors",),
     )
+    variant = replace(variant, certificates=certificates(variant, sizes))
     launches = len(variant.launches)
     report = VariantReport(request.name, len(source.kernels), launches, perf_counter() - start)
     return Built(variant, code, kept, report)
+
+
+def certificates(
+    variant: manifest.Variant, dims: Sequence[manifest.Dim]
+) -> tuple[manifest.Certificate, ...]:
+    """Arena bytes and far traffic at the lowest, typical and (if bounded) highest sizes."""
+    choices = [
+        {dim.name: dim.low for dim in dims},
+        {dim.name: dim.typical for dim in dims},
+        {dim.name: dim.typical if dim.high >= UNBOUNDED else dim.high for dim in dims},
+    ]
+    distinct = {tuple(sorted(choice.items())): choice for choice in choices}
+    return tuple(certify(variant, choice) for choice in distinct.values())
 
 
 def signature_keys(graph: Graph, program: Program) -> dict[str, str]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import platform
+
 from unistack_aot.artifact import manifest
 from unistack_aot.base.errors import BadInput
+from unistack_aot.base.symbolic import text
 from unistack_aot.codegen.kernel import dimensions
 from unistack_aot.hw.machine import Machine, machine_for_arch
+from unistack_aot.mcir.counts import count
 from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.layouts import choose_layouts
@@ -95,4 +98,11 @@ def _described(symbol: str, kernel: Kernel, origins: tuple[str, ...]) -> manifes
     }
     pointers = tuple(manifest.Param(p.name, kinds[p.access]) for p in kernel.params)
     sizes = tuple(manifest.Param(name, "dim64") for name in dimensions(kernel))
-    return manifest.Kernel(symbol, (*pointers, *sizes), origins=origins)
+    counts = count(kernel)
+    return manifest.Kernel(
+        symbol,
+        (*pointers, *sizes),
+        origins=origins,
+        flops=text(counts.flops),
+        far_bytes=text(counts.far_bytes),
+    )

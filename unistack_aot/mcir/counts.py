@@ -1,0 +1,174 @@
+"""What a kernel moves and computes, as expressions of the dimensions. Not here: how long that takes (hw/roofline.py)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from unistack_aot.base.symbolic import Dim, Min, minimum, symbols, terms
+from unistack_aot.ir.functions import FUNCTIONS
+from unistack_aot.ir.scalar import Call, Load, Scalar, loads, postorder
+from unistack_aot.mcir.nodes import (
+    Attend,
+    Axis,
+    Contract,
+    Drain,
+    Fold,
+    Kernel,
+    Loop,
+    Span,
+    Stmt,
+    Store,
+    Stream,
+    View,
+)
+from unistack_aot.mcir.transform import bound_vars, children, scalars, walk
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Bytes read from and written to far memory, each element once, and floating-point operations of one launch."""
+
+    read: Dim
+    written: Dim
+    flops: Dim
+
+    @property
+    def far_bytes(self) -> Dim:
+        """Bytes both ways."""
+        return self.read + self.written
+
+
+def count(kernel: Kernel) -> Counts:
+    """The counts of a kernel: a lower bound of traffic (caches hold what is read again), the work as written."""
+    extents = _extents(kernel.body)
+    touched: dict[tuple[str, bool], Dim] = {}
+    for stmt in walk(kernel.body):
+        for buffer, names, write in _accesses(stmt):
+            points = _points(names, extents)
+            key = (buffer, write)
+            old = touched.get(key)
+            touched[key] = points if old is None else _larger(old, points)
+    read: Dim = 0
+    written: Dim = 0
+    for param in kernel.params:
+        whole = param.layout.elements(param.shape)
+        for write in (False, True):
+            points = touched.get((param.name, write))
+            if points is not None:
+                moved = minimum(whole, points) * param.dtype.bytes
+                read, written = (read, written + moved) if write else (read + moved, written)
+    return Counts(read, written, _flops(kernel.body, 1, frozenset(bound_vars(kernel.body))))
+
+
+def _larger(a: Dim, b: Dim) -> Dim:
+    return max(a, b) if isinstance(a, int) and isinstance(b, int) else a if a == b else a + b
+
+
+def _points(names: frozenset[str], extents: dict[str, Dim]) -> Dim:
+    points: Dim = 1
+    for name in sorted(names):
+        points = points * extents.get(name, 1)
+    return points
+
+
+def _extents(body: tuple[Stmt, ...]) -> dict[str, Dim]:
+    """How many values each bound index variable takes, the shorter last part of a tile counted as whole."""
+    found: dict[str, Dim] = {}
+    bound = frozenset(bound_vars(body))
+
+    def add(axis: Axis | Span | Loop | Stream) -> None:
+        total = whole(axis.extent, bound)
+        if isinstance(axis, Span):  # its values are absolute: it covers what the loops in `first` cover
+            for name in sorted(symbols(axis.first) & found.keys()):
+                total = total * found[name]
+        found[axis.var] = total
+
+    for stmt in walk(body):
+        match stmt:
+            case Loop() | Stream():
+                add(stmt)
+            case Fold():
+                for axis in stmt.axes:
+                    add(axis)
+            case Contract():
+                for each in (stmt.rows, stmt.cols, *stmt.depth):
+                    add(each)
+            case Drain():
+                add(stmt.rows)
+                add(stmt.cols)
+            case Attend():
+                for each in (stmt.rows, stmt.keys, stmt.depth, stmt.values):
+                    add(each)
+            case _:
+                pass
+    return found
+
+
+def _accesses(stmt: Stmt) -> list[tuple[str, frozenset[str], bool]]:
+    found = [(load.buffer, _names(load), False) for v in scalars(stmt) for load in loads(v)]
+    match stmt:
+        case Store():
+            names = [symbols(e) for e in stmt.index if not isinstance(e, Scalar)]
+            found.append((stmt.buffer, frozenset[str]().union(*names), True))
+        case Contract():
+            found += [_view(stmt.a), _view(stmt.b)]
+        case Attend():
+            found += [_view(stmt.q), _view(stmt.k), _view(stmt.v)]
+        case _:
+            pass
+    return found
+
+
+def _view(view: View) -> tuple[str, frozenset[str], bool]:
+    return view.buffer, frozenset[str]().union(*(symbols(e) for e in view.index)), False
+
+
+def _names(load: Load) -> frozenset[str]:
+    return frozenset[str]().union(*(symbols(e) for e in load.index if not isinstance(e, Scalar)))
+
+
+def whole(extent: Dim, bound: frozenset[str]) -> Dim:
+    """The extent of a full tile: an extent min(size, rest) that depends on loop variables counts as its size."""
+    if not symbols(extent) & bound:
+        return extent
+    const, parts = terms(extent)
+    if const == 0 and len(parts) == 1 and parts[0][0] == 1 and isinstance(parts[0][1], Min):
+        free = [arg for arg in parts[0][1].args if not symbols(arg) & bound]
+        if free:
+            return minimum(*free)
+    return 0 if not isinstance(extent, int) and not symbols(extent) - bound else extent
+
+
+def _flops(body: tuple[Stmt, ...], times: Dim, bound: frozenset[str]) -> Dim:
+    total: Dim = 0
+    for stmt in body:
+        inside = times
+        match stmt:
+            case Loop() | Stream():
+                inside = times * whole(stmt.extent, bound)
+            case Fold():
+                for axis in stmt.axes:
+                    inside = inside * axis.extent
+                total = total + inside * (1 + round(sum(map(_cost, stmt.values))))
+            case Contract():
+                deep: Dim = 1
+                for axis in stmt.depth:
+                    deep = deep * axis.extent
+                rows, cols = whole(stmt.rows.extent, bound), whole(stmt.cols.extent, bound)
+                total = total + times * 2 * rows * cols * deep
+            case Drain():
+                inside = times * whole(stmt.rows.extent, bound) * whole(stmt.cols.extent, bound)
+            case Attend():
+                rows = whole(stmt.rows.extent, bound)
+                pairs = times * rows * stmt.keys.extent
+                total = total + pairs * (2 * stmt.depth.extent + 2 * stmt.values.extent + 12)
+                inside = times * rows * stmt.values.extent
+            case _:
+                total = total + times * round(sum(map(_cost, scalars(stmt))))
+        for inner in children(stmt):
+            total = total + _flops(inner, inside, bound)
+    return total
+
+
+def _cost(value: Scalar) -> float:
+    return sum(FUNCTIONS[n.fn].cost for n in postorder(value) if isinstance(n, Call) and n.dtype.is_float)

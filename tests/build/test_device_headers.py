@@ -30,7 +30,12 @@ def nvcc() -> str:
     return found
 
 
-@pytest.mark.parametrize("sm", [75, 80, 90, 120])
+SLOW = pytest.mark.slow  # some ten seconds of compiler for each generation
+
+
+@pytest.mark.parametrize(
+    "sm", [75, pytest.param(80, marks=SLOW), 90, pytest.param(120, marks=SLOW)]
+)
 def test_nvcc_compiles_everything_without_spills(sm: int, tmp_path: Path) -> None:
     texts = [kernel_file(name) for name in KERNEL_FILES]
     if sm >= 80:

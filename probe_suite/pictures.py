@@ -56,6 +56,6 @@ def draw(record: Record, plot: Plot | None, out: Path) -> Path | None:
 
 def _formatter(unit: str):
     def text(value: float, _position: int) -> str:
-        return quantity(value, unit) if unit in _UNITS else f"{value:g}"
+        return quantity(value, unit) if value and unit in _UNITS else f"{value:g}"
 
     return text

@@ -14,9 +14,11 @@ from probe_suite.probes import PROBES
 from probe_suite.record import Finding, Record, Seen, Series
 from unistack_aot.base.errors import BadInput
 from unistack_aot.hw import propmap
+from unistack_aot.hw.consistency import contradictions
 from unistack_aot.hw.machine import Machine
 
 ARCH = cpu_facts.isa_levels()[-1]
+MAPS = Path(run.__file__).parent / "maps"
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -106,6 +108,14 @@ def test_map_takes_what_was_measured_and_says_what_it_lent(tmp_path: Path) -> No
     assert lent.note.startswith("not measured here; from the built-in map cpu-x86-64-v3")
     propmap.save(made, tmp_path / "m.json")
     assert Machine(propmap.load(tmp_path / "m.json")).latency("far").unit == "s"
+
+
+@pytest.mark.parametrize("path", sorted(MAPS.glob("*.json")), ids=lambda path: path.stem)
+def test_recorded_map_is_coherent_and_probed(path: Path) -> None:
+    found = propmap.load(path)
+    assert contradictions(found) == ()
+    assert found.id == path.stem
+    assert any(entry.mark == "probe" for entry in found.properties.values())
 
 
 def test_report_shows_every_probe_and_escapes_text(tmp_path: Path) -> None:

@@ -22,10 +22,11 @@ from unistack_aot.schedule.block_tiles import block_tiled, choose_tile, oriented
 from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.many_narrow import assign_roles, stages
+from unistack_aot.schedule.narrow_floats import widened
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction
+from unistack_aot.schedule.transposes import find_turn, turned
 from unistack_aot.targets.cuda.instructions import attention_for, instructions_for
-from unistack_aot.targets.cuda.narrow_floats import widened
 
 Array = NDArray[Any]
 
@@ -70,7 +71,11 @@ class Legalizer:
         plain = closed(kernel, launch)
         if plain.kernel not in self.decided:
             kernel = widened(plain.kernel)
-            found, decision = assign_roles(kernel, self.ranges, self.machine)
+            turn = find_turn(kernel, self.ranges)
+            if isinstance(turn, No):
+                found, decision = assign_roles(kernel, self.ranges, self.machine)
+            else:
+                found, decision = turned(kernel, turn)
             self.decisions.append(decision)
             self.decided[plain.kernel] = canonical(found)
         return replace(plain, kernel=self.decided[plain.kernel])

@@ -9,6 +9,7 @@ from unistack_aot.codegen.ctree import Block, CNode, Line
 from unistack_aot.codegen.dialect import Dialect
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
+from unistack_aot.mcir.layout import PLAIN
 from unistack_aot.mcir.monoids import MONOIDS, Monoid
 from unistack_aot.mcir.nodes import (
     Attend,
@@ -31,6 +32,7 @@ from unistack_aot.targets.cuda.tiles import TileKernel, find_tiles, tile_stateme
 from unistack_aot.targets.cuda.wide import Wide
 
 WARP = 32
+BANK = 4  # bytes of one shared-memory bank
 
 
 class DevicePrinter:
@@ -45,6 +47,8 @@ class DevicePrinter:
         self.attention: AttentionKernel | None = find_attend(kernel.body)
         self.monoids: dict[str, tuple[str, tuple[DType, ...]]] = {}
         self.scratch: list[str] = []
+        self.near: dict[str, Tile] = {}
+        self.near_bytes = 0
 
     # --- loops ---------------------------------------------------------------------------------------
 
@@ -179,7 +183,7 @@ class DevicePrinter:
         """Shared bytes of near tiles, before any reduction's scratch."""
         if self.attention is not None:
             return self.attention.shared_bytes
-        return 0 if self.tiles is None else self.tiles.shared_bytes
+        return self.near_bytes if self.tiles is None else self.tiles.shared_bytes
 
     # --- the rest --------------------------------------------------------------------------------------
 
@@ -194,8 +198,50 @@ class DevicePrinter:
                 return attend_nodes(self.attention, writer)
             case Tile() | Fill() | Contract() | Drain() | Stream() if self.tiles is not None:
                 return tile_statement(stmt, self.tiles, writer)
+            case Tile():
+                return self._near(stmt, writer)
+            case Fill():
+                return self._fill(stmt, writer)
             case _:
                 raise IRError(f"cannot print {type(stmt).__name__} outside a tile kernel")
+
+    def _near(self, tile: Tile, writer: KernelWriter) -> tuple[CNode, ...]:
+        """A near tile of its own; rows are one bank longer than they need, so that columns meet no conflict."""
+        rows, cols = tile.shape
+        if not isinstance(rows, int) or not isinstance(cols, int):
+            raise IRError(f"near tile {tile.name} has no constant shape")
+        pitch = cols + max(1, BANK // tile.dtype.bytes)
+        writer.printer.addresses.shapes[tile.name] = (rows, pitch)
+        writer.printer.addresses.layouts[tile.name] = PLAIN
+        kind = self.dialect.type(tile.dtype)
+        place = f"reinterpret_cast<{kind}*>(shared + {self.near_bytes})"
+        self.near_bytes += -(-rows * pitch * tile.dtype.bytes // 128) * 128
+        self.near[tile.name] = tile
+        return (Line(f"{kind}* const {identifier(tile.name)} = {place};"),)
+
+    def _fill(self, fill: Fill, writer: KernelWriter) -> tuple[CNode, ...]:
+        """All threads copy a rectangle into a near tile, neighbouring threads along its rows."""
+        rows, cols = self.near[fill.tile].shape
+        kind, words = self.dialect.index_type, writer.printer
+        guards = [
+            f"{local} < {words.dim(span.extent)}"
+            for local, span, size in (("row", fill.rows, rows), ("col", fill.cols, cols))
+            if span.extent != size
+        ]
+        inner: list[CNode] = []
+        held = dict(words.ranges)
+        for local, span in (("row", fill.rows), ("col", fill.cols)):
+            words.ranges[span.var] = (0, None)
+            inner.append(Line(f"const {kind} {identifier(span.var)} = {words.dim(span.first)} + {local};"))
+        source = words.element(fill.source.buffer, fill.source.index, {})
+        words.ranges.clear()
+        words.ranges.update(held)
+        pitch = words.addresses.shapes[fill.tile][1]
+        inner.append(Line(f"{identifier(fill.tile)}[row * {pitch} + col] = {source};"))
+        copy = (Block(f"if ({' && '.join(guards)})", tuple(inner)),) if guards else tuple(inner)
+        split = (Line(f"const int row = at / {cols}, col = at % {cols};"),)
+        head = f"for (int at = ua::thread_index(); at < {rows} * {cols}; at += {self.group})"
+        return (Block(head, (*split, *copy)),)
 
     def combine(self, store: Store, place: str, value: str) -> str:
         """An atomic update: other threads may combine with the same element."""

@@ -8,7 +8,7 @@ from unistack_aot.artifact import manifest
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Dim, Ranges, bounds, text
 from unistack_aot.codegen.ctree import Block, CNode, Comment, Directive, Line, render
-from unistack_aot.codegen.expr import Addresses, Printer, identifier
+from unistack_aot.codegen.expr import Addresses, Printer, identifier, size_name
 from unistack_aot.codegen.kernel import KernelWriter, dimensions
 from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import MONOIDS
@@ -74,7 +74,7 @@ def prototype(symbol: str, kernel: Kernel, target: DevicePrinter) -> str:
         f"{dialect.restrict} {identifier(p.name)}"
         for p in kernel.params
     ]
-    sizes = [f"const {dialect.index_type} {identifier(name)}" for name in dimensions(kernel)]
+    sizes = [f"const {dialect.index_type} {size_name(name)}" for name in dimensions(kernel)]
     bound = f"__launch_bounds__({kernel.group})"
     return f'extern "C" __global__ void {bound} {symbol}({", ".join((*pointers, *sizes))})'
 

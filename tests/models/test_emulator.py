@@ -23,9 +23,7 @@ QUICK = (
     "generator_small_scan",
 )
 REFUSED = {"detector_small_suppress", "generator_small_loop"}  # extents of results depend on data
-SMALL = tuple(
-    item.name for item in CATALOGUE if item.kind == "small" and item.name not in REFUSED
-)
+SMALL = tuple(item.name for item in CATALOGUE if item.kind == "small" and item.name not in REFUSED)
 
 pytestmark = pytest.mark.skipif(
     find_spec("pycuda") is None, reason="pycuda is not installed (scripts/setup.sh builds it)"

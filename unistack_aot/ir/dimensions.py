@@ -46,7 +46,9 @@ def _value(node: Scalar, done: dict[Scalar, Objects], args: tuple[Objects, ...])
             if function is None:
                 return None
             try:
-                return np.asarray(np.frompyfunc(function, len(operands), 1)(*operands), dtype=object)
+                return np.asarray(
+                    np.frompyfunc(function, len(operands), 1)(*operands), dtype=object
+                )
             except (IRError, ZeroDivisionError):
                 return None
         case _:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.node import Node
-from unistack_aot.base.dtypes import bool_, i64
 from unistack_aot.aicf.types import TensorType
+from unistack_aot.base.dtypes import bool_, i64
 from unistack_aot.lower.driver import CONTROL, Lowering, Values, lower_nodes
 from unistack_aot.mcir.program import Carried, HostCopy, HostIf, HostLoop, Sliced, Step
 from unistack_aot.ops.control import If, Loop, Scan

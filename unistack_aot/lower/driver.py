@@ -39,7 +39,9 @@ class Lowering:
         if digest not in self.digests:
             kind = node.tensor
             name = f"c{len(self.digests)}"
-            self.buffers[name] = Buffer(name, kind.dtype, kind.shape, Kind.CONSTANT, constant=digest)
+            self.buffers[name] = Buffer(
+                name, kind.dtype, kind.shape, Kind.CONSTANT, constant=digest
+            )
             self.constants[digest] = op.data.array
             self.digests[digest] = name
         return self.digests[digest]
@@ -110,8 +112,13 @@ def launch_of(
     )
     kernel = op.lower(tuple(params[name] for name in args), outs)
     named = {p.name: p for p in kernel.params}
-    bound = dict(zip((*(p.name for p in params.values()), *(p.name for p in outs)),
-                     (*distinct, *results), strict=True))
+    bound = dict(
+        zip(
+            (*(p.name for p in params.values()), *(p.name for p in outs)),
+            (*distinct, *results),
+            strict=True,
+        )
+    )
     used = tuple(named.values())
     kernel = type(kernel)(used, kernel.body, kernel.reinterprets)
     return Launch(kernel, tuple(bound[p.name] for p in used), state.origins.of(node), op.name)

@@ -78,7 +78,9 @@ def _extents(body: tuple[Stmt, ...]) -> dict[str, Dim]:
 
     def add(axis: Axis | Span | Loop | Stream) -> None:
         total = whole(axis.extent, bound)
-        if isinstance(axis, Span):  # its values are absolute: it covers what the loops in `first` cover
+        if isinstance(
+            axis, Span
+        ):  # its values are absolute: it covers what the loops in `first` cover
             for name in sorted(symbols(axis.first) & found.keys()):
                 total = total * found[name]
         found[axis.var] = total
@@ -171,4 +173,6 @@ def _flops(body: tuple[Stmt, ...], times: Dim, bound: frozenset[str]) -> Dim:
 
 
 def _cost(value: Scalar) -> float:
-    return sum(FUNCTIONS[n.fn].cost for n in postorder(value) if isinstance(n, Call) and n.dtype.is_float)
+    return sum(
+        FUNCTIONS[n.fn].cost for n in postorder(value) if isinstance(n, Call) and n.dtype.is_float
+    )

@@ -299,7 +299,9 @@ def _push_span(scope: Scope, span: Span) -> Scope:
     """One more lockstep axis, along which the span's variable starts at `first`."""
     inner = _push_axes(scope, (Axis(span.var, span.extent),))
     first = index_array(span.first, scope.variables)
-    return replace(inner, variables={**inner.variables, span.var: inner.variables[span.var] + first})
+    return replace(
+        inner, variables={**inner.variables, span.var: inner.variables[span.var] + first}
+    )
 
 
 def _operand(view: View, scope: Scope) -> Array:

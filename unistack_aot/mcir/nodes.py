@@ -9,7 +9,7 @@ from typing import TypeAlias
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Dim, Sym
 from unistack_aot.ir.scalar import Scalar
-from unistack_aot.mcir.layout import Layout, PLAIN
+from unistack_aot.mcir.layout import PLAIN, Layout
 
 
 class Space(Enum):
@@ -233,7 +233,9 @@ class Sync:
     """All workers of a unit wait for each other; earlier NEAR writes are visible afterwards."""
 
 
-Stmt: TypeAlias = Let | Store | Fold | Loop | Stream | Tile | Fill | Contract | Drain | Attend | When | Sync
+Stmt: TypeAlias = (
+    Let | Store | Fold | Loop | Stream | Tile | Fill | Contract | Drain | Attend | When | Sync
+)
 
 
 @dataclass(frozen=True, slots=True)

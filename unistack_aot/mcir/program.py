@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Dim
-from unistack_aot.mcir.layout import Layout, PLAIN
+from unistack_aot.mcir.layout import PLAIN, Layout
 from unistack_aot.mcir.nodes import Kernel
 
 

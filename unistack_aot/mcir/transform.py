@@ -181,7 +181,10 @@ def rename_buffers(body: Body, names: Mapping[str, str]) -> Body:
                 )
             case Attend():
                 return replace(
-                    stmt, q=_rebound(stmt.q, names), k=_rebound(stmt.k, names), v=_rebound(stmt.v, names)
+                    stmt,
+                    q=_rebound(stmt.q, names),
+                    k=_rebound(stmt.k, names),
+                    v=_rebound(stmt.v, names),
                 )
             case Fill():
                 source = replace(

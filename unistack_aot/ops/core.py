@@ -90,7 +90,11 @@ def extent_of(node: Node, axes: tuple[int, ...]) -> Node:
     count: Dim = 1
     for axis in axes:
         count = count * node.tensor.shape[axis]
-    return constant(np.int64(count)) if isinstance(count, int) else Node(Extents((count,), scalar=True))
+    return (
+        constant(np.int64(count))
+        if isinstance(count, int)
+        else Node(Extents((count,), scalar=True))
+    )
 
 
 @onnx("Constant")

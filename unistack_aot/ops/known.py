@@ -37,7 +37,9 @@ def known_dims(node: Node) -> tuple[Dim, ...] | None:
 def symbolic_value(node: Node) -> NDArray[Any] | None:
     """A known integer or bool tensor as an object array of ints, bools and symbolic dimensions; None if not known."""
     stack = [node]
-    while stack:  # stops at values met before, so that asking about each node of a chain stays linear
+    while (
+        stack
+    ):  # stops at values met before, so that asking about each node of a chain stays linear
         each = stack[-1]
         waiting = [] if each in _SYMBOLIC else [a for a in each.args if a not in _SYMBOLIC]
         if waiting:

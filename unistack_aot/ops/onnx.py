@@ -43,7 +43,11 @@ class OnnxCall:
         """Argument `k`, which the operator requires."""
         found = self.optional(k)
         if found is None:
-            raise Unsupported(f"{self.op_type} without its input {k}", at=self.label, hint="the model is malformed")
+            raise Unsupported(
+                f"{self.op_type} without its input {k}",
+                at=self.label,
+                hint="the model is malformed",
+            )
         return found
 
     def optional(self, k: int) -> Node | None:
@@ -75,7 +79,9 @@ class OnnxCall:
         """Argument `k` as dimensions, or a refusal that says `what` depends on data."""
         found = self.dims(k)
         if found is None:
-            raise self.refuse(f"with {what} that depends on data", f"export with a {what} computed from shapes")
+            raise self.refuse(
+                f"with {what} that depends on data", f"export with a {what} computed from shapes"
+            )
         return found
 
     def axes(self, k: int, attribute: str = "axes") -> tuple[int, ...] | None:

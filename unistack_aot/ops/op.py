@@ -14,8 +14,8 @@ from unistack_aot.aicf.types import Shape, TensorType, Type
 from unistack_aot.base.dtypes import DType, dtype_of, f32, i64
 from unistack_aot.base.errors import ExtentsDiffer, IRError
 from unistack_aot.base.symbolic import Dim, Sym, symbol
-from unistack_aot.ir.evaluate import evaluate
 from unistack_aot.ir.dimensions import symbolic_formula
+from unistack_aot.ir.evaluate import evaluate
 from unistack_aot.ir.scalar import Arg, IndexEntry, Load, Scalar, apply_formula, cast
 from unistack_aot.mcir.nodes import Kernel, Loop, Param, Stmt, Store
 

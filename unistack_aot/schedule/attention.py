@@ -119,7 +119,9 @@ def _same_scores(state: Fold, mix: Fold) -> bool:
         moved = substitute_indices(value, env)
         return transform(
             moved,
-            lambda v: Name(names[v.name], v.dtype) if isinstance(v, Name) and v.name in names else None,
+            lambda v: (
+                Name(names[v.name], v.dtype) if isinstance(v, Name) and v.name in names else None
+            ),
         )
 
     same_products = renamed(again.values[0]) is inner.values[0]
@@ -166,5 +168,3 @@ def attended(
 def _view(load: Load) -> View:
     index = tuple(e for e in load.index if not isinstance(e, Scalar))
     return View(load.buffer, index)
-
-

@@ -103,7 +103,9 @@ def choose_tile(
         return No("no tile instruction takes these dtypes")
     tried = tuple(f"{tile.name} {seconds * 1e6:.2f} us" for seconds, tile in scored[1:6])
     best = scored[0][1]
-    because = f"{scored[0][0] * 1e6:.2f} us predicted on {machine.id}: {batch} x {rows} x {cols} x {deep}"
+    because = (
+        f"{scored[0][0] * 1e6:.2f} us predicted on {machine.id}: {batch} x {rows} x {cols} x {deep}"
+    )
     return best, Decision("tile", ", ".join(outputs_of(kernel)), best.name, because, tried)
 
 
@@ -143,7 +145,9 @@ def stages_of(tile: TileInstruction, machine: Machine, bytes_per_stage: int) -> 
     return depth
 
 
-def operand(kernel: Kernel, site: Site, factor: Factor, outer: tuple[Axis, ...], ranges: Ranges) -> Operand:
+def operand(
+    kernel: Kernel, site: Site, factor: Factor, outer: tuple[Axis, ...], ranges: Ranges
+) -> Operand:
     """An operand of the site, and whether its depth is contiguous in memory."""
     param = kernel.param(factor.load.buffer)
     index = joint_index(factor, outer, site.depth, "o", "k", site, ranges)

@@ -92,7 +92,9 @@ class Fuser:
             return
         for reader in readers:
             step = self.steps[reader]
-            if not isinstance(step, Launch) or not self.may_inline(launch, step, result, len(readers)):
+            if not isinstance(step, Launch) or not self.may_inline(
+                launch, step, result, len(readers)
+            ):
                 return
         for reader in readers:
             step = self.steps[reader]
@@ -378,7 +380,9 @@ def _outputs_last(params: tuple[Param, ...]) -> tuple[Param, ...]:
 
 def _both(first: Launch, second: Launch) -> Launch:
     origins = tuple(dict.fromkeys((*first.origins, *second.origins)))
-    label = "+".join(dict.fromkeys(filter(None, (*first.label.split("+"), *second.label.split("+")))))
+    label = "+".join(
+        dict.fromkeys(filter(None, (*first.label.split("+"), *second.label.split("+"))))
+    )
     return replace(second, origins=origins, label=label)
 
 
@@ -427,7 +431,9 @@ def _product(value: Scalar) -> bool:
     if from_call != "mul":
         return False
     args = getattr(value, "args", ())
-    return all(any(isinstance(n, Load) for n in postorder(a)) for a in args) and args[0] is not args[1]
+    return (
+        all(any(isinstance(n, Load) for n in postorder(a)) for a in args) and args[0] is not args[1]
+    )
 
 
 def _constant_like(value: Scalar) -> bool:
@@ -440,9 +446,7 @@ def evaluations(reader: Launch, result: str) -> float:
 
     Symbolic extents count as `TYPICAL`, since only the ratio matters.
     """
-    param = next(
-        p for p, a in zip(reader.kernel.params, reader.args, strict=True) if a == result
-    )
+    param = next(p for p, a in zip(reader.kernel.params, reader.args, strict=True) if a == result)
     elements = max(1, _typical(prod(param.shape)))
     return _points(reader.kernel.body, param.name, 1) / elements
 

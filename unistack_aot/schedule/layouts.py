@@ -19,7 +19,6 @@ from unistack_aot.base.symbolic import (
     symbol,
     terms,
 )
-
 from unistack_aot.ir.scalar import Load, Scalar, literal
 from unistack_aot.mcir.canonical import closed, opened
 from unistack_aot.mcir.layout import Layout
@@ -66,7 +65,9 @@ def _mixed(entry: Dim, site: Site) -> bool:
     return bool(names & rows) and bool(names & depth)
 
 
-def halo_of(site: Site, shape: tuple[Dim, ...], ranges: Ranges) -> tuple[tuple[int, int], ...] | None:
+def halo_of(
+    site: Site, shape: tuple[Dim, ...], ranges: Ranges
+) -> tuple[tuple[int, int], ...] | None:
     """Elements read before and after each axis of the left operand; None if they cannot be bounded."""
     inside = dict(ranges)
     for axis in (*site.batch, *site.rows, *site.cols, *site.depth):
@@ -195,7 +196,9 @@ def _spread(program: Program, wishes: Wishes, free: set[str]) -> None:
             if not any(name in settled for name in names):
                 continue
             for name in names:
-                if name not in settled and _alike(shapes[name], [shapes[s] for s in names if s in settled]):
+                if name not in settled and _alike(
+                    shapes[name], [shapes[s] for s in names if s in settled]
+                ):
                     settled.add(name)
                     changed = True
     wishes.blocked |= settled
@@ -250,7 +253,9 @@ def zero_borders(param: Param, prefix: str) -> list[Stmt]:
     layout, shape = param.layout, param.shape
     halo = list(layout.halo or ((0, 0),) * len(shape))
     padded = [-before for before, _ in halo]
-    extents: list[Dim] = [e + before + after for e, (before, after) in zip(shape, halo, strict=True)]
+    extents: list[Dim] = [
+        e + before + after for e, (before, after) in zip(shape, halo, strict=True)
+    ]
     zeros: list[Stmt] = []
     regions: list[tuple[int, Dim, int]] = []
     for axis, (before, after) in enumerate(halo):
@@ -328,9 +333,7 @@ def _reading(kernel: Kernel, old: str, new: str, layout: Layout) -> Kernel:
 
 
 def _replace_operand(body: tuple[Stmt, ...], load: Load, new: str) -> tuple[Stmt, ...]:
-    return replace_loads(
-        body, lambda l: Load(new, l.index, l.dtype) if l is load else None
-    )
+    return replace_loads(body, lambda l: Load(new, l.index, l.dtype) if l is load else None)
 
 
 def _used(params: tuple[Param, ...], body: tuple[Stmt, ...]) -> tuple[Param, ...]:
@@ -343,12 +346,8 @@ def relayout(source: Buffer, target: Buffer) -> Launch:
     index = tuple(symbol(f"i{k}") for k in range(len(source.shape)))
     read = Param(source.name, source.dtype, source.shape, layout=source.layout)
     write = Param(target.name, target.dtype, target.shape, Access.OUT, target.layout)
-    body: tuple[Stmt, ...] = (
-        Store(target.name, index, Load(source.name, index, source.dtype)),
-    )
+    body: tuple[Stmt, ...] = (Store(target.name, index, Load(source.name, index, source.dtype)),)
     for var, extent in zip(reversed(index), reversed(source.shape), strict=True):
         body = (Loop(str(var), extent, body),)
     kernel = Kernel((read, write), (*body, *zero_borders(write, "z")))
     return closed(kernel, Launch(kernel, (), label="relayout"))
-
-

@@ -301,9 +301,7 @@ def _per_warp(kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine) -> K
     return _spread(kernel, nest.axes, row.body(nest.body), WARPS, WARPS * machine.lanes)
 
 
-def _per_group(
-    kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine, length: int
-) -> Kernel:
+def _per_group(kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine, length: int) -> Kernel:
     group = machine.lanes
     while group < min(512, machine.max_threads) and group * 4 < length:
         group *= 2

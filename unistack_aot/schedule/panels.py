@@ -177,7 +177,11 @@ def pack_constant(site: Site, depth: Depth, layout: Layout, array: Array) -> Arr
     loose = [k for k, e in enumerate(site.b.load.index) if e == 0 and array.shape[k] == 1]
     array = array.reshape([n for k, n in enumerate(array.shape) if k not in loose])
     entries = [e for k, e in enumerate(entries) if k not in loose]
-    if sorted(filter(None, entries)) != sorted(names) or None in entries or site.b.within is not None:
+    if (
+        sorted(filter(None, entries)) != sorted(names)
+        or None in entries
+        or site.b.within is not None
+    ):
         return None
     moved = array.transpose([entries.index(name) for name in names]).astype(np.float32)
     batch, cols = len(_packed_batch(site)), len(site.cols)

@@ -56,8 +56,6 @@ def _fewer_axes(fold: Fold) -> Fold | None:
     return fresh
 
 
-
-
 def with_literals(kernel: Kernel, values: Mapping[str, Any]) -> Kernel:
     """Loads of one-element constants as literals."""
 

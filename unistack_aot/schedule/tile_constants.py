@@ -55,7 +55,9 @@ def packed(
         for place, axis in enumerate(axes)
     }
     entries = tuple(
-        index_array(entry, variables) for entry in factor.load.index if not isinstance(entry, Scalar)
+        index_array(entry, variables)
+        for entry in factor.load.index
+        if not isinstance(entry, Scalar)
     )
     whole = np.broadcast_to(array[entries], sizes)
     batch = [int(axis.extent) for axis in _batch(site, factor)]  # type: ignore[arg-type]

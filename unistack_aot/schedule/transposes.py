@@ -59,7 +59,9 @@ def find_turn(kernel: Kernel, ranges: Ranges) -> Turn | No:
         return No("it is no map")
     loops, store = found
     axes = tuple(Axis(loop.var, loop.extent) for loop in loops)
-    if any(loop.role is not Role.MAP or symbols(loop.extent) & {a.var for a in axes} for loop in loops):
+    if any(
+        loop.role is not Role.MAP or symbols(loop.extent) & {a.var for a in axes} for loop in loops
+    ):
         return No("its loops are not independent")
     inside = {**ranges, **{a.var: (0, _top(a.extent)) for a in axes}}
     params = {p.name: p for p in kernel.params}
@@ -117,7 +119,9 @@ def turned(kernel: Kernel, turn: Turn) -> tuple[Kernel, Decision]:
         read.var: first_read + at_read,
         write.var: first_write + at_write,
     }
-    inner: tuple[Stmt, ...] = _guarded(substitute_vars((store,), env), rows, at_write, cols, at_read)
+    inner: tuple[Stmt, ...] = _guarded(
+        substitute_vars((store,), env), rows, at_write, cols, at_read
+    )
     body: tuple[Stmt, ...] = (
         Tile("turned", param.dtype, (SIDE, SIDE), Space.NEAR),
         fill,

@@ -71,7 +71,9 @@ class Target(Protocol):
         """Decide every kernel for this target."""
         ...
 
-    def emit(self, program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]) -> Source:
+    def emit(
+        self, program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]
+    ) -> Source:
         """Print a scheduled program."""
         ...
 

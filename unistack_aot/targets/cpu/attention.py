@@ -25,7 +25,16 @@ def attention_call(stmt: Attend, writer: KernelWriter) -> tuple[CNode, ...]:
     v, v_row = _pointer(stmt.v, {key: 0, value: 0}, key, writer)
     out, out_row = _result(stmt, writer)
     numbers = [q_row, k_row, v_row]
-    fields = [q, k, v, *numbers, out, out_row, _dim(stmt.depth.extent, writer), _dim(stmt.values.extent, writer)]
+    fields = [
+        q,
+        k,
+        v,
+        *numbers,
+        out,
+        out_row,
+        _dim(stmt.depth.extent, writer),
+        _dim(stmt.values.extent, writer),
+    ]
     first, last = stmt.rows.first, stmt.rows.first + stmt.rows.extent
     keys = _dim(stmt.keys.extent, writer)
     return (
@@ -34,7 +43,9 @@ def attention_call(stmt: Attend, writer: KernelWriter) -> tuple[CNode, ...]:
             (
                 Line(f"const ua::Attention heads{{{', '.join(fields)}}};"),
                 _score(stmt, writer),
-                Line(f"ua::attention(heads, {_dim(first, writer)}, {_dim(last, writer)}, {keys}, score);"),
+                Line(
+                    f"ua::attention(heads, {_dim(first, writer)}, {_dim(last, writer)}, {keys}, score);"
+                ),
             ),
         ),
     )

@@ -78,5 +78,14 @@ def object_job(isa: Isa, name: str, text: str) -> Job:
 def link_job(isa: Isa, objects: tuple[tuple[str, bytes], ...]) -> Job:
     """Link objects into the variant's shared library."""
     names = tuple(name for name, _ in objects)
-    arguments = ("-shared", "-s", "-Wl,--build-id=none", *names, "-o", "code.so", "-lm", "-lpthread")
+    arguments = (
+        "-shared",
+        "-s",
+        "-Wl,--build-id=none",
+        *names,
+        "-o",
+        "code.so",
+        "-lm",
+        "-lpthread",
+    )
     return Job(compiler(isa), arguments, objects, "code.so")

@@ -35,7 +35,8 @@ def levels(requested: str | None) -> tuple[str, ...]:
         return (native,)
     if requested not in LEVELS:
         raise BadInput(
-            f"no instruction-set level is called {requested!r}", hint=f"use one of {', '.join(LEVELS)}"
+            f"no instruction-set level is called {requested!r}",
+            hint=f"use one of {', '.join(LEVELS)}",
         )
     compiler(LEVELS[requested])
     return (requested,)
@@ -54,9 +55,7 @@ def schedule(program: Program, constants: Constants, request: Request) -> Schedu
     return Scheduled(program, packed)
 
 
-def emit(
-    program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]
-) -> Source:
+def emit(program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]) -> Source:
     """Translation units of the kernels, and one with the launch table."""
     exported = export(program, keys)
     symbols = {kernel: f"k{number}" for number, kernel in enumerate(exported.kernels)}
@@ -64,9 +63,7 @@ def emit(
     for launch in exported.launches:
         known = origins.get(launch.kernel, ())
         origins[launch.kernel] = tuple(dict.fromkeys((*known, *launch.origins)))
-    texts = tuple(
-        kernel_text(symbols[k], k, request.ranges, origins[k]) for k in exported.kernels
-    )
+    texts = tuple(kernel_text(symbols[k], k, request.ranges, origins[k]) for k in exported.kernels)
     files = [("entry", entry(texts, exported.launches, symbols, exported.numbers, dims))]
     for start in range(0, len(texts), KERNELS_PER_UNIT):
         number = start // KERNELS_PER_UNIT
@@ -82,8 +79,7 @@ def build(source: Source, request: Request, progress: Progress) -> bytes:
     jobs = [object_job(isa, file, content) for file, content in source.files]
     done = run_jobs(jobs, lambda count: progress(request.name, count, len(jobs) + 1))
     objects = tuple(
-        (f"{file}.o", outcome.data)
-        for (file, _), outcome in zip(source.files, done, strict=True)
+        (f"{file}.o", outcome.data) for (file, _), outcome in zip(source.files, done, strict=True)
     )
     linked = run_job(link_job(isa, objects)).data
     progress(request.name, len(jobs) + 1, len(jobs) + 1)

@@ -132,7 +132,7 @@ def _done(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNode, ..
     if isinstance(total, int) and total % PANEL == 0:
         row_body: tuple[CNode, ...] = whole
     else:
-        part = Block(f"for (int64_t j = 0; j < width; ++j)", inner)
+        part = Block("for (int64_t j = 0; j < width; ++j)", inner)
         row_body = (Block(f"if (width == {PANEL})", whole), Block("else", (simd, part)))
     width = f"ua::min_index({PANEL}, {writer.printer.dim(total)} - at_panel * {PANEL})"
     values = "const float* const values = tile + (p * panels + q) * 16;"

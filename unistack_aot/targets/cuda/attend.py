@@ -83,7 +83,9 @@ def _pointers(found: AttentionKernel) -> tuple[CNode, ...]:
         ("v_near", "VTile", found.depth),
     ):
         lines.append(Line(f"auto* const {name} = reinterpret_cast<Heads::Element*>({place});"))
-        lines.append(Line(f"constexpr int {name}_stage = Heads::{kind}::bytes / sizeof(Heads::Element);"))
+        lines.append(
+            Line(f"constexpr int {name}_stage = Heads::{kind}::bytes / sizeof(Heads::Element);")
+        )
         place = f"{name} + {stages} * {name}_stage"
     total = (
         f"Heads::QTile::bytes + {found.depth} * (Heads::KTile::bytes + Heads::VTile::bytes)"
@@ -185,13 +187,13 @@ def _results(found: AttentionKernel, writer: KernelWriter) -> tuple[CNode, ...]:
     body = wide.run(substitute_vars(stmt.body, {stmt.values.var: column}), run)
     for name in (stmt.rows.var, "first_col"):
         del scope[name]
-    guards = [f"row < {words.dim(stmt.rows.extent)}"] if not isinstance(stmt.rows.extent, int) else []
+    guards = (
+        [f"row < {words.dim(stmt.rows.extent)}"] if not isinstance(stmt.rows.extent, int) else []
+    )
     if whole and count != found.shape.values:
         guards.append(f"col < {words.dim(count)}")
     if not whole:
-        body = (
-            Block(f"for (int e = 0; e < {run} && col + e < {words.dim(count)}; ++e)", body),
-        )
+        body = (Block(f"for (int e = 0; e < {run} && col + e < {words.dim(count)}; ++e)", body),)
     inner: tuple[CNode, ...] = (
         Line(f"const {kind} {identifier(stmt.rows.var)} = {words.dim(stmt.rows.first)} + row;"),
         Line(f"const {kind} first_col = col;"),

@@ -10,7 +10,7 @@ from unistack_aot.base.symbolic import Dim, divisible, linear_split, simplify, s
 from unistack_aot.codegen.ctree import Block, CNode, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
-from unistack_aot.mcir.nodes import Fill, Span
+from unistack_aot.mcir.nodes import Fill
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,7 @@ def fill_nodes(
     return nodes or _gathered(fill, source.dtype, near, writer)
 
 
-def _offset(
-    fill: Fill, near: Near, writer: KernelWriter, multiples: Mapping[str, Dim]
-) -> Dim:
+def _offset(fill: Fill, near: Near, writer: KernelWriter, multiples: Mapping[str, Dim]) -> Dim:
     """The source's element offset over tile coordinates `row` and `col`."""
     env: dict[str, Dim] = {
         fill.rows.var: fill.rows.first + symbol("row"),
@@ -102,9 +100,7 @@ def _even(place: tuple[Dim, Dim], elements: int) -> bool:
     return all(divisible(part, elements) for part in place)
 
 
-def _gathered(
-    fill: Fill, dtype: DType, near: Near, writer: KernelWriter
-) -> tuple[CNode, ...]:
+def _gathered(fill: Fill, dtype: DType, near: Near, writer: KernelWriter) -> tuple[CNode, ...]:
     """Element by element: asynchronously for 4-byte elements of the right type, through registers otherwise."""
     words, kind = writer.printer, writer.dialect.index_type
     direct = dtype is near.element and dtype.bits == 32
@@ -121,7 +117,9 @@ def _gathered(
         inner.append(Line(f"if ({' || '.join(conditions)}) return {outside};"))
     held = dict(words.ranges)
     for local, span in spans:
-        inner.append(Line(f"const {kind} {identifier(span.var)} = {words.dim(span.first)} + {local};"))
+        inner.append(
+            Line(f"const {kind} {identifier(span.var)} = {words.dim(span.first)} + {local};")
+        )
         words.ranges[span.var] = (0, None)
     if fill.source.within is not None:
         lines, condition = words.bind(fill.source.within, {})

@@ -76,9 +76,7 @@ def _fma_attention(queries: int, rows: int, widest: int) -> AttentionBlock:
 def _mma_attention(kind: str, element: DType, queries: int, keys: int) -> AttentionBlock:
     warps = queries // 16
     name = f"attention.{kind}.{queries}x{keys}"
-    return AttentionBlock(
-        name, kind, queries, keys, warps, 32 * warps, element, 16, 16, 128, False
-    )
+    return AttentionBlock(name, kind, queries, keys, warps, 32 * warps, element, 16, 16, 128, False)
 
 
 ATTENTION: dict[str, AttentionBlock] = {
@@ -115,9 +113,7 @@ def instructions_for(
     return tuple(t for t in INSTRUCTIONS.values() if t.name.startswith(f"fma.{accumulator.name}."))
 
 
-def _matrix_kind(
-    operands: tuple[DType, DType], accumulator: DType, precision: str
-) -> str | None:
+def _matrix_kind(operands: tuple[DType, DType], accumulator: DType, precision: str) -> str | None:
     """The matrix unit's element type that keeps the operands' own precision, or the one asked for."""
     if accumulator is not f32:
         return None

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 from unistack_aot.aicf.op import ArrayData
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Ranges
+from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
 from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.nodes import Access, Kernel, Param
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import all_loads
-from unistack_aot.base.verdict import No
 from unistack_aot.schedule.attention import find_attention
 from unistack_aot.schedule.attention_blocks import choose_attention
 from unistack_aot.schedule.block_tiles import block_tiled, choose_tile, oriented

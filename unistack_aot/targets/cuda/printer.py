@@ -232,7 +232,9 @@ class DevicePrinter:
         held = dict(words.ranges)
         for local, span in (("row", fill.rows), ("col", fill.cols)):
             words.ranges[span.var] = (0, None)
-            inner.append(Line(f"const {kind} {identifier(span.var)} = {words.dim(span.first)} + {local};"))
+            inner.append(
+                Line(f"const {kind} {identifier(span.var)} = {words.dim(span.first)} + {local};")
+            )
         source = words.element(fill.source.buffer, fill.source.index, {})
         words.ranges.clear()
         words.ranges.update(held)

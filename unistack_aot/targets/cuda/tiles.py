@@ -94,7 +94,7 @@ def tile_statement(
             acc = identifier(stmt.name)
             return (
                 Line(f"typedef {block_type(tiles)} Block;"),
-                Line(f"static_assert({_declared_bytes()} == {tiles.stage_bytes}, \"near bytes\");"),
+                Line(f'static_assert({_declared_bytes()} == {tiles.stage_bytes}, "near bytes");'),
                 Line(f"Block::Accumulator {acc};"),
                 Line(f"{acc}.clear();"),
             )
@@ -152,7 +152,10 @@ def _stream(stream: Stream, tiles: TileKernel, writer: KernelWriter) -> tuple[CN
     high = bounds(stream.extent, writer.printer.ranges)[1]
     writer.printer.ranges[stream.var] = (0, None if high is None else high - 1)
     slabs = {stream.var: symbol("slab") * stream.step}
-    filling = (first, *(node for s in fills for node in fill_nodes(s, near_of(s, tiles), writer, slabs)))
+    filling = (
+        first,
+        *(node for s in fills for node in fill_nodes(s, near_of(s, tiles), writer, slabs)),
+    )
     using = tuple(node for s in uses for node in tile_statement(s, tiles, writer))
     del writer.printer.ranges[stream.var]
     steps = writer.printer.dim(simplify(-(-stream.extent // stream.step), writer.printer.ranges))

@@ -52,10 +52,11 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Inputs, and what to call them."""
+    """Inputs, what to call them, and whether the user gave them."""
 
     name: str
     feeds: Mapping[str, Array]
+    given: bool = False
 
 
 def check(
@@ -152,7 +153,8 @@ def rounding_of(manifest: Manifest) -> Rounding:
 
 
 def _given(feeds: Mapping[str, object]) -> list[Case]:
-    return [Case("given inputs", {name: np.asarray(value) for name, value in feeds.items()})]
+    arrays = {name: np.asarray(value) for name, value in feeds.items()}
+    return [Case("given inputs", arrays, True)]
 
 
 def _drawn(subject: Subject, dims: Mapping[str, DimRequest] | None, seed: int) -> list[Case]:
@@ -164,7 +166,11 @@ def _drawn(subject: Subject, dims: Mapping[str, DimRequest] | None, seed: int) -
 
 
 def judge_case(subject: Subject, case: Case) -> tuple[list[OutputResult], str]:
-    """One result per output, or none and the reason why these inputs cannot be judged."""
+    """One result per output, or none and the reason why these inputs cannot be judged.
+
+    BadInput for given inputs that the package refuses.
+    """
+    got = subject.session.run(case.feeds) if case.given else {}
     graph = bound(subject.imported.graph, case.feeds)
     limits = bounds(graph, subject.rounding)
     reference = subject.runtime.run(case.feeds)
@@ -174,7 +180,7 @@ def judge_case(subject: Subject, case: Case) -> tuple[list[OutputResult], str]:
             exact(graph, case.feeds)
         except (UnistackError, ValueError, IndexError):
             return [], f"{case.name or 'the inputs'}: not accepted by the model; {reference}"
-    got = subject.session.run(case.feeds)
+    got = got or subject.session.run(case.feeds)
     first: list[OutputResult] = []
     if not isinstance(reference, str):
         first = [

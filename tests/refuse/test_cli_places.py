@@ -1,0 +1,119 @@
+"""Tools that are missing or fail, and places that cannot be written: words, and nothing left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from unistack_aot.cli.main import main
+from unistack_aot.targets.toolchain import probe_tool
+
+FAILING = """\
+#!/bin/sh
+case "$*" in *--version*) echo "broken 1.0"; exit 0;; esac
+echo "kernels_0.cpp:3:1: error: the disk of the compiler is full of bees" >&2
+exit 1
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    weight = numpy_helper.from_array(np.ones((4, 4), np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], "fc")],
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 4])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 4])],
+        [weight],
+    )
+    file = tmp_path / "m.onnx"
+    onnx.save(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), file
+    )
+    return file
+
+
+Refused = Callable[..., str]
+
+
+@pytest.fixture
+def refused(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Refused]:
+    """Compile with other variables: what it says; exit code 2, no traceback, no file left."""
+
+    def compile_it(*words: str, **changes: str) -> str:
+        for name, value in changes.items():
+            monkeypatch.setenv(name, value)
+        probe_tool.cache_clear()  # tools are looked for once per process
+        before = sorted(path.name for path in model.parent.iterdir())
+        assert main([str(model), *words]) == 2
+        assert sorted(path.name for path in model.parent.iterdir()) == before
+        said = capsys.readouterr()
+        assert said.out == "" and "Traceback" not in said.err
+        return said.err.replace(str(model.parent), "DIR")
+
+    yield compile_it
+    probe_tool.cache_clear()
+
+
+def test_no_host_compiler(refused: Refused) -> None:
+    said = refused("--target", "cpu:x86-64-v3", PATH="/nonexistent")
+    assert said.startswith("error: no C++ compiler for cpu:x86-64-v3\n")
+    assert said.endswith(
+        "\n  do: install g++ or clang, or: pip install 'unistack-aot[cpu]'\nnothing was written\n"
+    )
+
+
+def test_named_compiler_does_not_run(refused: Refused) -> None:
+    changes = {"PATH": "/nonexistent", "UA_CXX": "no-such-compiler"}
+    said = refused("--target", "cpu:x86-64-v3", **changes)
+    assert "at: no-such-compiler" in said
+
+
+def test_no_device_compiler(refused: Refused) -> None:
+    changes = {"PATH": "/nonexistent", "UA_NVCC": "no-such-nvcc"}
+    said = refused("--target", "cuda:sm_90", **changes)
+    assert said.startswith("error: no CUDA compiler (nvcc) was found\n")
+    assert said.endswith("set UA_NVCC to the path of nvcc\nnothing was written\n")
+
+
+def test_no_target_at_all(refused: Refused) -> None:
+    changes = {"PATH": "/nonexistent", "UA_NVCC": "no-such-nvcc"}
+    assert refused(**changes).startswith("error: no C++ compiler for cpu:")
+
+
+def test_compiler_fails(refused: Refused, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("tools")
+    broken = folder / "broken-cxx"
+    broken.write_text(FAILING)
+    broken.chmod(0o755)
+    changes = {"UA_CXX": str(broken), "UA_CACHE": str(folder / "cache")}
+    said = refused("--target", "cpu:x86-64-v3", **changes)
+    assert said.replace(str(folder), "TOOLS") == (
+        "error: TOOLS/broken-cxx failed: "
+        "kernels_0.cpp:3:1: error: the disk of the compiler is full of bees\n"
+        "  at: entry.cpp\n"
+        "  do: run again with --dump DIR to see the generated source\n"
+        "nothing was written\n"
+    )
+
+
+def test_no_folder_for_the_package(model: Path, refused: Refused) -> None:
+    said = refused("-o", str(model.parent / "gone" / "m.pkg"), "--target", "cpu")
+    assert said == (
+        "error: the folder DIR/gone does not exist\n  at: DIR/gone/m.pkg\n"
+        "  do: create it first; nothing was compiled\nnothing was written\n"
+    )
+
+
+def test_a_folder_instead_of_a_file(model: Path, refused: Refused) -> None:
+    assert refused("-o", str(model.parent), "--target", "cpu") == (
+        "error: DIR is a folder\n  do: give the name of the package file to write\n"
+        "nothing was written\n"
+    )

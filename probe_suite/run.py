@@ -116,16 +116,23 @@ def run_one(probe: Probe, setting: Setting, limit_s: float) -> Record:
     try:
         words, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+        _end(process)
         return Record(
             probe.name, probe.question, "timed out", f"no answer within {limit_s:g} s", limit_s
         )
+    except BaseException:
+        _end(process)
+        raise
     if answer.exists():
         return replace(record.load(answer), seconds=time.monotonic() - started)
     last = words.decode(errors="replace").strip()[-1000:]
     why = f"the process ended with status {process.returncode}: {last}"
     return Record(probe.name, probe.question, "failed", why, time.monotonic() - started)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
 
 
 def _line(found: Record) -> str:

@@ -6,7 +6,9 @@ Called by run.py as `python -m probe_suite.worker REQUEST.json`.
 
 from __future__ import annotations
 
+import ctypes
 import json
+import signal
 import sys
 import time
 from pathlib import Path
@@ -16,6 +18,8 @@ from probe_suite.probe import NotHere, Setting
 from probe_suite.probes import PROBES
 from probe_suite.record import Record
 from unistack_aot.base.errors import UnistackError
+
+_SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of Linux
 
 
 def request_text(probe: str, setting: Setting, answer: Path) -> str:
@@ -36,6 +40,8 @@ def main(argument: str) -> int:
     """Run the probe that the request file names; the record says how it went, so the status is
     always 0.
     """
+    # A run that is killed takes its probe with it: this process leads a session of its own.
+    ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     fields = json.loads(Path(argument).read_text(encoding="utf-8"))
     (probe,) = [each for each in PROBES if each.name == fields["probe"]]
     setting = Setting(

@@ -59,7 +59,7 @@ case "${1:-}" in
     prepare) [ $# -ge 2 ] && shift && prepare "$@" ;;
     run) [ $# -eq 2 ] && run "$2" ;;
     *)
-        sed -n '2,9p' "$0"
+        sed -n '2,8p' "$0"
         exit 2
         ;;
 esac

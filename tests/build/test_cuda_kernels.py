@@ -1,0 +1,171 @@
+"""Each family of generated kernels: right values, coalesced far accesses, no bank conflicts, bytes as counted by MCIR."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.build.device_kernels import Decided, decide, image_text, run_case
+from unistack_aot.base.symbolic import evaluate, parse
+from unistack_aot.mcir.evaluate import evaluate_kernel
+from unistack_aot.mcir.nodes import Access, Param
+from unistack_aot.ops.attention import Attention
+from unistack_aot.ops.contract import Contract
+from unistack_aot.ops.convolve import Convolve
+from unistack_aot.ops.fold import Reduce
+from unistack_aot.ops.op import TensorOp
+from unistack_aot.ops.pointwise import Add
+from unistack_aot.ops.reindex import Transpose
+from unistack_aot.ops.samples import parse_type
+from unistack_aot.ops.softmax import Softmax
+from unistack_aot.ops.window import sliding
+
+Array = np.ndarray[Any, Any]
+
+
+def lowered(op: TensorOp, *types: str, **how: Any) -> Decided:
+    """What an op on types such as "f32[2, 3]" becomes."""
+    kinds = tuple(parse_type(t) for t in types)
+    args = tuple(Param(f"a{k}", t.dtype, t.shape) for k, t in enumerate(kinds))
+    result = op.infer(*kinds)
+    out = Param("y0", result.dtype, result.shape, Access.OUT)  # type: ignore[union-attr]
+    return decide(op.lower(args, (out,)), "k", **how)
+
+
+def drawn(*types: str) -> tuple[Array, ...]:
+    """Seeded arrays of these types."""
+    rng = np.random.default_rng(7)
+    kinds = [parse_type(t) for t in types]
+    return tuple(
+        rng.standard_normal(tuple(int(d) for d in t.shape)).astype(t.dtype.numpy)  # type: ignore[arg-type]
+        for t in kinds
+    )
+
+
+def measured(op: TensorOp, *types: str, checked: bool = True, **how: Any) -> tuple[float, Any]:
+    """The worst error relative to the largest result, and the counters of the only launch."""
+    case = lowered(op, *types, **how)
+    arrays = drawn(*types)
+    feeds = {f"a{k}": a for k, a in enumerate(arrays)}
+    found, counters = run_case(image_text({"k": case}), case, feeds, {}, checked)
+    wide = tuple(a.astype(np.float64) if a.dtype.kind == "f" else a for a in arrays)
+    want = op.reference(*wide)
+    assert isinstance(want, np.ndarray)
+    error = np.max(np.abs(found["y0"].astype(np.float64) - want)) / np.max(np.abs(want))
+    if checked:
+        (one,) = counters
+        described = case.texts[0].described
+        # Gathers of windows may skip elements; nothing else reads less than all of its operands.
+        moved = one.unique_read + one.unique_written
+        assert moved <= evaluate(parse(described.far_bytes), {})
+        return float(error), one
+    return float(error), None
+
+
+def test_map_is_coalesced() -> None:
+    error, counters = measured(Add(), "f32[64, 96]", "f32[64, 96]")
+    assert error < 1e-6
+    assert counters.load.efficiency == counters.store.efficiency == 1
+    assert counters.load.bytes == 2 * 64 * 96 * 4 == 2 * counters.store.bytes
+    # 16 bytes per thread: a warp asks for 512 bytes at once
+    assert counters.store.requests == 64 * 96 * 4 // 512
+
+
+@pytest.mark.parametrize(("rows", "length"), [(64, 256), (3, 4000)])
+def test_softmax_rows_are_coalesced(rows: int, length: int) -> None:
+    error, counters = measured(Softmax(1), f"f32[{rows}, {length}]")
+    assert error < 1e-5
+    assert counters.load.efficiency == counters.store.efficiency == 1
+    assert counters.store.bytes == rows * length * 4
+    assert counters.conflicts == 0
+
+
+def test_column_fold_is_coalesced() -> None:
+    error, counters = measured(Reduce("sum", (0,), False), "f32[40, 1024]")
+    assert error < 1e-5
+    assert counters.load.efficiency == counters.store.efficiency == 1
+
+
+def test_transpose_is_coalesced_both_ways() -> None:
+    error, counters = measured(Transpose((0, 2, 1)), "f32[2, 64, 96]")
+    assert error == 0
+    assert counters.load.efficiency == counters.store.efficiency == 1
+    assert counters.conflicts == 0
+    assert counters.load.bytes == counters.store.bytes == 2 * 64 * 96 * 4
+
+
+@pytest.mark.parametrize(
+    ("types", "precision", "limit"),
+    [
+        (("f32[64, 64]", "f32[64, 96]"), "f32", 1e-6),
+        (("f32[70, 50]", "f32[50, 36]"), "f32", 1e-6),
+        (("f16[64, 64]", "f16[64, 96]"), "f32", 2e-3),
+        (("f32[64, 64]", "f32[64, 96]"), "tf32", 2e-3),
+        (("f32[64, 64]", "f32[64, 96]"), "bf16", 2e-2),
+    ],
+)
+def test_product(types: tuple[str, str], precision: str, limit: float) -> None:
+    op = Contract("ac", "cb", "ab")
+    error, counters = measured(op, *types, precision=precision)
+    assert error < limit
+    assert counters.conflicts == 0, "bank conflicts"
+    matrix_unit = precision != "f32" or types[0].startswith("f16")
+    assert (counters.mma > 0) == matrix_unit
+    assert counters.store.efficiency >= 0.5
+
+
+def test_product_with_rows_of_both_operands() -> None:
+    """q k': depth is contiguous on both sides."""
+    error, counters = measured(Contract("bac", "bdc", "bad"), "f32[2, 40, 32]", "f32[2, 48, 32]")
+    assert error < 1e-6
+    assert counters.shared_load.conflicts == 0
+
+
+def test_convolution() -> None:
+    op = Convolve(sliding((3, 3), (1, 1), (1, 1), (1, 1), (1, 1)))
+    error, counters = measured(op, "f32[1, 16, 12, 12]", "f32[32, 16, 3, 3]")
+    assert error < 1e-6
+    assert counters.conflicts == 0
+    assert counters.store.efficiency == 1
+
+
+@pytest.mark.parametrize(
+    ("real", "limit"), [("f32", 1e-5), ("f16", 4e-3)], ids=["exact", "matrix unit"]
+)
+def test_attention(real: str, limit: float) -> None:
+    types = (f"{real}[1, 2, 40, 32]", f"{real}[1, 2, 72, 32]", f"{real}[1, 2, 72, 32]")
+    error, counters = measured(Attention(0.17, causal=True), *types)
+    assert error < limit
+    assert counters.shared_load.conflicts == counters.shared_ldmatrix.conflicts == 0
+    assert (counters.mma > 0) == (real == "f16")
+    # queries, keys and values once per block of queries; the scores never leave the unit
+    assert counters.store.bytes == 2 * 40 * 32 * (2 if real == "f16" else 4)
+
+
+@pytest.mark.parametrize(
+    ("op", "types"),
+    [
+        (Softmax(1), ("f32[6, 70]",)),
+        (Transpose((1, 0)), ("f32[40, 50]",)),
+        (Contract("ac", "cb", "ab"), ("f32[40, 20]", "f32[20, 36]")),
+        (Attention(0.3), ("f32[1, 2, 20, 8]", "f32[1, 2, 24, 8]", "f32[1, 2, 24, 16]")),
+    ],
+    ids=["rows", "turned", "tiles", "attention"],
+)
+def test_schedule_keeps_values(op: TensorOp, types: tuple[str, ...]) -> None:
+    """The scheduled kernel, evaluated as MCIR, computes what the op means."""
+    case = lowered(op, *types)
+    arrays = drawn(*types)
+    memory = {f"a{k}": a for k, a in enumerate(arrays)}
+    for launch in case.launches:
+        named = {
+            p.name: memory[arg]
+            for p, arg in zip(launch.kernel.params, launch.args, strict=True)
+            if p.access is not Access.OUT
+        }
+        found = evaluate_kernel(launch.kernel, named, {})
+        places = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+        memory |= {places[name]: array for name, array in found.items()}
+    np.testing.assert_allclose(memory["y0"], op.reference(*arrays), rtol=1e-5, atol=1e-6)

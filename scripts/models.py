@@ -1,9 +1,10 @@
-"""Lists, builds and describes the models of the catalogue: list, build, ops."""
+"""Lists, builds, describes and checks the models of the catalogue: list, build, ops, check."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,20 +14,20 @@ import onnx
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from models.catalogue import CATALOGUE, Entry, entry
+from models.judged import checked, markdown
 from models.report import page
 from models.summary import summarize
 from unistack_aot.base.errors import UnistackError
 
 
 def main(arguments: list[str]) -> int:
-    """Run one verb; returns the exit code: 0 good, 2 bad input."""
+    """Run one verb; returns the exit code: 0 good, 1 a check failed, 2 bad input."""
     options = _parser().parse_args(arguments)
     try:
-        options.run(options)
+        return int(options.run(options) or 0)
     except UnistackError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,7 +46,14 @@ def _parser() -> argparse.ArgumentParser:
     ops = verbs.add_parser("ops", help="print operators and variants as Markdown")
     ops.add_argument("names", nargs="*", help="default: all of the chosen kinds")
     ops.set_defaults(run=_ops)
-    for verb in (listing, ops):
+    check = verbs.add_parser("check", help="compile models, and judge every case of theirs")
+    check.add_argument("names", nargs="*", help="default: all of the chosen kinds")
+    check.add_argument("--device", choices=("cpu", "emulator"), default="cpu")
+    check.add_argument("--arch", default="sm_90", help="generation that the emulator runs")
+    check.add_argument("--packages", type=Path, help="folder to keep the packages in")
+    check.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too")
+    check.set_defaults(run=_check)
+    for verb in (listing, ops, check):
         verb.add_argument("--kind", choices=("small", "full", "file"), action="append")
     return parser
 
@@ -75,6 +83,22 @@ def _build(options: argparse.Namespace) -> None:
 def _ops(options: argparse.Namespace) -> None:
     items = [entry(name) for name in options.names] or _chosen(options)
     print(page({item.name: summarize(item.load()) for item in items}))
+
+
+def _check(options: argparse.Namespace) -> int:
+    items = [entry(name) for name in options.names] or _chosen(options)
+    target = "cpu" if options.device == "cpu" else f"emulator:{options.arch}"
+    with tempfile.TemporaryDirectory(prefix="models-") as scratch:
+        folder = options.packages or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = [checked(item, target, options.device, folder) for item in items]
+    text = markdown(rows, target)
+    if options.markdown:
+        options.markdown.write_text(text, encoding="utf-8")
+        print(f"wrote {options.markdown}")
+    good = sum(row.good for row in rows)
+    print(f"{good} of {len(rows)} models are right on {options.device}")
+    return 0 if good == len(rows) else 1
 
 
 if __name__ == "__main__":

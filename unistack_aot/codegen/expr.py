@@ -58,6 +58,7 @@ class Printer:
         self.dialect = dialect
         self.addresses = addresses
         self.ranges = dict(ranges)
+        self.sizes: frozenset[str] = frozenset()  # dimensions, which are parameters
         self.temporaries = 0
 
     def dim(self, value: Dim) -> str:
@@ -78,7 +79,7 @@ class Printer:
     def _atom(self, atom: Atom) -> str:
         match atom:
             case Symbol(name):
-                return identifier(name)
+                return size_name(name) if name in self.sizes else identifier(name)
             case Product(factors):
                 return "(" + " * ".join(self._atom(f) for f in factors) + ")"
             case FloorDiv(numerator, denominator):
@@ -156,7 +157,9 @@ class Printer:
     def _cast(self, scalar: Cast, value: str) -> str:
         source, target = scalar.value.dtype, scalar.dtype
         if target.is_bool:
-            return f"({value} != 0)"
+            narrow = source.is_float and source.bits < 32
+            plain = f"ua::cast<float, {self.dialect.type(source)}>({value})" if narrow else value
+            return f"({plain} != 0)"
         return f"ua::cast<{self.dialect.type(target)}, {self.dialect.type(source)}>({value})"
 
     def bind(self, scalar: Scalar, names: dict[Scalar, str]) -> tuple[tuple[CNode, ...], str]:
@@ -257,6 +260,12 @@ def _integer(value: int, dtype: DType) -> str:
 
 
 def identifier(name: str) -> str:
-    """A C identifier for a buffer, variable or dimension name."""
-    safe = "".join(c if c.isalnum() and c.isascii() or c == "_" else "_" for c in name)
+    """A C identifier for a buffer, variable or dimension name; different names stay different."""
+    plain = [c if c.isalnum() and c.isascii() or c == "_" else f"_{ord(c):x}_" for c in name]
+    safe = "".join(plain)
     return safe if safe == name and not safe[0].isdigit() else f"s_{safe}"
+
+
+def size_name(dim: str) -> str:
+    """The C parameter of a dimension: apart from the locals that printers write and C's own words."""
+    return f"dim_{identifier(dim)}"

@@ -70,6 +70,7 @@ class KernelWriter:
         shapes = {p.name: p.shape for p in kernel.params}
         layouts = {p.name: p.layout for p in kernel.params}
         self.printer = Printer(self.dialect, Addresses(shapes, layouts), dims)
+        self.printer.sizes = frozenset(dimensions(kernel))
 
     def body(self, stmts: tuple[Stmt, ...]) -> tuple[CNode, ...]:
         """A list of statements."""
@@ -122,7 +123,9 @@ class KernelWriter:
         match loop.role:
             case Role.SEQ:
                 return (self.counted(loop),)
-            case Role.VECTOR if not any(isinstance(s, Fold) for s in loop.body):
+            case Role.VECTOR if not self.target.vectors and not any(
+                isinstance(s, Fold) for s in loop.body
+            ):
                 return (Directive(self.dialect.simd), self.counted(loop))
             case Role.UNROLL:
                 extent = loop.extent if isinstance(loop.extent, int) else 4

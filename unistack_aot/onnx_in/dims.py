@@ -19,7 +19,7 @@ LARGEST = 10**9  # elements along one axis; exporters write it for "up to the en
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 _RESERVED = re.compile(
-    r"([a-z](\d*|_[a-z])|min|max)\Z"
+    r"([a-z](\d*(_[a-z]+)*)|min|max|panel|lane|at_panel|(row|panel)_task|data_\d+_)\Z"
 )  # loop variables of kernels have such names
 
 

@@ -53,12 +53,13 @@ class OutputVerdict:
 class Session:
     """A loaded package on one device; threads may share it (runs take turns)."""
 
-    def __init__(self, package: Package, chosen: Chosen) -> None:
+    def __init__(self, package: Package, chosen: Chosen, poison: bool = False) -> None:
         self.package = package
         self.device = chosen.device
         self.device_reason = chosen.reason
         self.variant: Variant = chosen.program.variant
         self._program = chosen.program
+        self._program.poison = poison
         self._signature = Signature(package.manifest, device_array)
         self._names = tuple(item.name for item in self._signature.inputs)
         self._plans: OrderedDict[tuple[tuple[int, ...], ...], Any] = OrderedDict()
@@ -169,17 +170,19 @@ def load(
     device: str = "auto",
     threads: int | None = None,
     verify: bool = False,
+    poison: bool = False,
 ) -> Session:
     """Load a package onto "cpu", "cuda:N", "emulator" or "auto" (a GPU if present, else the CPU).
 
     ``threads`` bounds the CPU threads (default: UA_THREADS, else one per physical core). The
     manifest, the code and the weights in use are always checked by SHA-256; ``verify`` checks every
-    member.
+    member. ``poison`` fills the CPU's arena and outputs with 0xFF (NaN) before each run, so that a
+    kernel that reads what nobody wrote shows.
     """
     if threads is not None and threads < 1:
         raise BadInput(f"threads={threads} is not positive", hint="use 1 or more, or None")
     package = open_package(Path(path), verify)
-    return Session(package, choose(package, device, threads or default_threads()))
+    return Session(package, choose(package, device, threads or default_threads()), poison)
 
 
 def _measured_axes(

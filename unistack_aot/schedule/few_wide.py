@@ -78,9 +78,14 @@ def _grid(kernel: Kernel, loop: Loop, ranges: Ranges, wanted: int) -> Loop:
     (only, *others) = loop.body
     extent = loop.extent if isinstance(loop.extent, int) else 1
     nested = not others and isinstance(only, Loop) and only.role is Role.MAP
-    if nested and isinstance(only, Loop) and _deep(only) and extent < wanted:
+    if nested and isinstance(only, Loop) and extent < wanted and _shares(kernel, only, inside):
         return with_role(loop, Role.GRID, (_grid(kernel, only, inside, wanted // max(extent, 1)),))
     return with_role(loop, Role.GRID, _inner(kernel, loop.body, inside))
+
+
+def _shares(kernel: Kernel, loop: Loop, ranges: Ranges) -> bool:
+    """Whether a nested loop's iterations may go to other workers: it is deep, and no loop of lanes."""
+    return _deep(loop) and not _laned(kernel, loop, ranges)
 
 
 def _inner(kernel: Kernel, body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:

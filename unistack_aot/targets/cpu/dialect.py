@@ -8,8 +8,8 @@ from unistack_aot.ir.functions import FUNCTIONS
 TYPES = {
     "f64": "double",
     "f32": "float",
-    "f16": "ua::half",
-    "bf16": "ua::bfloat16",
+    "f16": "ua::f16",
+    "bf16": "ua::bf16",
     "i64": "int64_t",
     "i32": "int32_t",
     "i16": "int16_t",

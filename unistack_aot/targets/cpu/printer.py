@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from unistack_aot.base.errors import IRError
+from unistack_aot.base.symbolic import symbols
 from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
 from unistack_aot.codegen.dialect import Dialect
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import Monoid
+from unistack_aot.schedule.narrow_floats import is_narrow
 from unistack_aot.mcir.nodes import Attend, Contract, Drain, Fill, Fold, Loop, Role, Store, Stream, Sync, Tile
 from unistack_aot.targets.cpu.attention import attention_call
 from unistack_aot.targets.cpu.dialect import DIALECT
@@ -34,9 +36,7 @@ class HostPrinter:
         if loop.role is not Role.GRID:
             raise IRError(f"the host has no loop role {loop.role.value}")
         grid = [loop]
-        while len(grid[-1].body) == 1 and _is_grid(grid[-1].body[0]):
-            inner = grid[-1].body[0]
-            assert isinstance(inner, Loop)
+        while (inner := _joining(grid)) is not None:
             grid.append(inner)
         extents = [writer.printer.dim(each.extent) for each in grid]
         decode: list[CNode] = []
@@ -167,14 +167,21 @@ class HostPrinter:
 
     def combine(self, store: Store, place: str, value: str) -> str:
         """Combining stores run in sequential loops here, so a plain read-modify-write does."""
-        match store.combine:
-            case "add":
-                return f"{place} = {place} + {value};"
-            case "mul":
-                return f"{place} = {place} * {value};"
-            case _:
-                return f"{place} = ua::{store.combine}({place}, {value});"
+        dtype = store.value.dtype
+        kind = self.dialect.type(dtype)
+        if is_narrow(dtype):
+            old, value = (f"ua::cast<float, {kind}>({each})" for each in (place, value))
+            return f"{place} = ua::cast<{kind}, float>({self._combined(store.combine, old, value)});"
+        return f"{place} = ({kind})({self._combined(store.combine, place, value)});"
+
+    def _combined(self, combine: str, old: str, value: str) -> str:
+        """The old value and the new one under "add", "mul", "min" or "max"."""
+        return self.dialect.function(combine, [old, value])
 
 
-def _is_grid(stmt: object) -> bool:
-    return isinstance(stmt, Loop) and stmt.role is Role.GRID
+def _joining(grid: list[Loop]) -> Loop | None:
+    """The GRID loop right inside, if its extent is the same in every iteration of those around it."""
+    inner = grid[-1].body[0] if len(grid[-1].body) == 1 else None
+    if not isinstance(inner, Loop) or inner.role is not Role.GRID:
+        return None
+    return None if symbols(inner.extent) & {each.var for each in grid} else inner

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.codegen.ctree import Block, CNode, Comment, Directive, Line, render
-from unistack_aot.codegen.expr import identifier
+from unistack_aot.codegen.expr import identifier, size_name
 from unistack_aot.codegen.kernel import KernelWriter, dimensions
 from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.program import Launch
@@ -33,7 +33,7 @@ def kernel_text(symbol: str, kernel: Kernel, ranges: Ranges, origins: tuple[str,
         f"{DIALECT.restrict} {identifier(p.name)}"
         for p in kernel.params
     ]
-    sizes = [f"const int64_t {identifier(name)}" for name in dimensions(kernel)]
+    sizes = [f"const int64_t {size_name(name)}" for name in dimensions(kernel)]
     prototype = f"void {symbol}({', '.join((*pointers, *sizes))})"
     comments: tuple[CNode, ...] = tuple(Comment(_one_line(label)) for label in origins[:8])
     nodes = (*comments, Block(prototype, writer.body(kernel.body)))

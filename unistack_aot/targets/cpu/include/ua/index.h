@@ -1,11 +1,12 @@
 // Index arithmetic, integer functions and conversions that generated kernels call.
-// Not here: floating-point functions (math.h), storage of narrow floats (half.h).
+// Not here: floating-point functions (math.h), the formats of narrow floats (half.h).
 #pragma once
 
 #include <cstdint>
 #include <limits>
 #include <type_traits>
 
+#include <ua/half.h>
 #include <ua/vec.h>
 
 namespace ua {
@@ -61,8 +62,14 @@ UA_INLINE bool isinf(T x) { return x == T(infinity()) || x == T(-infinity()); }
 template <class T>
 UA_INLINE T reciprocal(T x) { return T(1) / x; }
 
-// ONNX Cast between arithmetic types: floats to integers truncate towards zero.
+// ONNX Cast: floats to integers truncate towards zero; f16 and bf16 are reached by way of f32.
 template <class To, class From>
-UA_INLINE To cast(From x) { return static_cast<To>(x); }
+UA_INLINE To cast(From x) {
+  if constexpr (std::is_same_v<To, From>) return x;
+  else if constexpr (std::is_same_v<From, f16> || std::is_same_v<From, bf16>) return cast<To, float>(to_float(x));
+  else if constexpr (std::is_same_v<To, f16>) return to_f16(static_cast<float>(x));
+  else if constexpr (std::is_same_v<To, bf16>) return to_bf16(static_cast<float>(x));
+  else return static_cast<To>(x);
+}
 
 }  // namespace ua

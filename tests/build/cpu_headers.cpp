@@ -2,15 +2,15 @@
 #include <atomic>
 #include <vector>
 
-#include "ua/attention.h"
-#include "ua/contract.h"
+#include "ua/attention_stream.h"
+#include "ua/contract_nest.h"
 #include "ua/conv.h"
 #include "ua/half.h"
 #include "ua/math.h"
 #include "ua/pack.h"
-#include "ua/pool.h"
+#include "ua/pool_threads.h"
 #include "ua/reduce.h"
-#include "ua/winograd.h"
+#include "ua/winograd_transform.h"
 
 #define UNARY(name)                                                     \
     extern "C" void name##_f32(const float* x, float* y, int64_t n) {   \

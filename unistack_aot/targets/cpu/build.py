@@ -22,6 +22,7 @@ FLAGS = (
     "-fopenmp-simd",
     "-fno-math-errno",
     "-fno-trapping-math",
+    "-ffp-contract=off",
     "-fno-exceptions",
     "-fno-rtti",
     "-w",

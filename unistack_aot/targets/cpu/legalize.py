@@ -12,18 +12,21 @@ from unistack_aot.aicf.op import ArrayData
 from unistack_aot.base.dtypes import f32
 from unistack_aot.base.symbolic import Dim, Ranges, linear_split, simplify, symbols
 from unistack_aot.base.verdict import YES, No, Yes
+from unistack_aot.hw.machine import Machine
+from unistack_aot.ir.scalar import Call, Load, Scalar, transform
 from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.layout import PLAIN, Layout
-from unistack_aot.ir.scalar import Call, Load, Scalar, transform
 from unistack_aot.mcir.nodes import Kernel, Param, Stmt, Store
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import map_scalars, rename_buffers
 from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
+from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.layouts import halo_of, is_window
+from unistack_aot.schedule.narrow_floats import widened
+from unistack_aot.schedule.panel_blocks import choose_blocks, extents_of
 from unistack_aot.schedule.panels import (
-    Blocks,
     Depth,
     depth_of,
     pack_constant,
@@ -42,9 +45,11 @@ class Legalizer:
     """One program on its way to the host: buffers and constants grow by packed operands."""
 
     ranges: Ranges
+    machine: Machine
     buffers: dict[str, Buffer]
     constants: dict[str, Array]
     decided: dict[Kernel, Kernel] = field(default_factory=dict)
+    decisions: list[Decision] = field(default_factory=list)
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Every step of a block; packing launches precede their users."""
@@ -65,7 +70,7 @@ class Legalizer:
     def launch(self, launch: Launch) -> list[Launch]:
         """The launch with roles, preceded by the packing it needs."""
         launch = without_covered_guards(launch, self.ranges)
-        kernel = opened(launch)
+        kernel = widened(opened(launch))
         site = find_site(kernel)
         packing: list[Launch] = []
         heads = find_attention(kernel)
@@ -108,7 +113,10 @@ class Legalizer:
         packing: list[Launch] = []
         if packed is None:
             packed = self.run_time_packing(site, depth, a.layout, b, launch, packing)
-        blocks = choose_blocks(site, depth)
+        extents = extents_of(site, depth, self.ranges)
+        subject = ", ".join(launch.origins[:2]) or launch.label
+        blocks, decision = choose_blocks(extents, self.machine, subject)
+        self.decisions.append(decision)
         return packing, tiled(kernel, site, depth, a.layout, packed, blocks, self.ranges)
 
     def depthwise(self, kernel: Kernel, site: Site) -> Kernel:
@@ -241,34 +249,11 @@ def unguarded(kernel: Kernel, factor: Factor) -> tuple[Stmt, ...]:
     return map_scalars(kernel.body, lambda v: transform(v, change))
 
 
-def choose_blocks(site: Site, depth: Depth) -> Blocks:
-    """Task and block sizes from the extents: enough tasks to share, B blocks in L1, A blocks in L2."""
-    rows, cols, deep = (_number(product(x)) for x in (site.rows, site.cols, depth.axes))
-    panels = -(-cols // 16)
-    run = depth.run
-    depth_block = 0 if deep <= 512 else max(run, 256 // run * run)
-    row_block = min(rows, 96)
-    panel_group = max(1, min(panels, 16))
-    batch = _number(product(site.batch))
-    wanted = max(1, 16 // max(1, batch))
-    if rows >= 24 * wanted:
-        return Blocks(_ceil(rows, wanted), panels, row_block, panel_group, depth_block)
-    if rows >= 96 and panels < wanted:
-        return Blocks(_ceil(rows, 4), _ceil(panels, 4), row_block, panel_group, depth_block)
-    return Blocks(max(rows, 1), _ceil(panels, min(panels, wanted)), row_block, panel_group, depth_block)
-
-
-def _number(value: Dim) -> int:
-    return value if isinstance(value, int) else 1024
-
-
-def _ceil(total: int, parts: int) -> int:
-    return -(-total // parts)
-
-
-def legalize(program: Program, constants: dict[str, Array], ranges: Ranges) -> tuple[Program, dict[str, Array]]:
-    """The whole program for the host, and its constants including packed ones."""
-    work = Legalizer(ranges, program.by_name(), dict(constants))
+def legalize(
+    program: Program, constants: dict[str, Array], ranges: Ranges, machine: Machine
+) -> tuple[Program, dict[str, Array], tuple[Decision, ...]]:
+    """The whole program for the host, its constants including packed ones, and what was decided."""
+    work = Legalizer(ranges, machine, program.by_name(), dict(constants))
     steps = work.steps(program.steps)
-    return Program(program.name, tuple(work.buffers.values()), steps), work.constants
-
+    fresh = Program(program.name, tuple(work.buffers.values()), steps)
+    return fresh, work.constants, tuple(work.decisions)

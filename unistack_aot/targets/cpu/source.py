@@ -54,11 +54,11 @@ def entry(
     buffers: dict[str, int],
     dims: dict[str, int],
 ) -> str:
-    """The translation unit with the launch table and the exported entry points.
+    """The translation unit with the launch table, the exported entry points, and what a library defines once.
 
     `buffers` and `dims` number the program's buffers and dimension symbols.
     """
-    nodes: list[CNode] = [Directive("#include <ua/kernel.h>"), Line("")]
+    nodes: list[CNode] = [Directive("#include <ua/engine.h>"), Line("")]
     nodes.append(Block("namespace model", tuple(Line(f"{k.prototype};") for k in kernels)))
     calls: list[CNode] = []
     for number, launch in enumerate(launches):

@@ -51,7 +51,9 @@ def schedule(program: Program, constants: Constants, request: Request) -> Schedu
     """Decide every kernel for this level."""
     program, _ = prepare(program, constants)
     program, _ = choose_layouts(program, BLOCK, request.ranges)
-    program, packed = legalize(program, dict(constants), request.ranges)
+    program, packed, _ = legalize(
+        program, dict(constants), request.ranges, machine(request.level)
+    )
     return Scheduled(program, packed)
 
 

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from unistack_aot.base.errors import IRError
-from unistack_aot.base.symbolic import Dim, ceildiv, linear_split, simplify, substitute, symbol
+from unistack_aot.base.symbolic import (
+    Dim,
+    FloorDiv,
+    ceildiv,
+    linear_split,
+    simplify,
+    substitute,
+    symbol,
+    terms,
+)
 from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
+from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.nodes import Axis, Contract, Drain
 from unistack_aot.mcir.transform import substitute_vars
 
@@ -28,7 +38,7 @@ def panel_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNod
         str(depth_block),
         str(row_block),
         str(max(1, cols_block // PANEL)),
-        "ua::kNextTile",
+        writer.printer.dim(_ahead(base, stmt, len(segments))),
     ]
     rows, cols = stmt.rows, stmt.cols
     first_panel = cols.first // PANEL
@@ -45,9 +55,53 @@ def panel_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNod
         ";",
     )
     numbers = ", ".join(f"{writer.printer.dim(b)}" for b in bounds)
-    call = Line(f"ua::contract(blocks, {numbers}, row, done);")
+    want = _want(drain, writer)
+    call = Line(f"ua::contract(blocks, {numbers}, row, done{', want' if want else ''});")
     make = Line(f"const ua::Contraction blocks{{{', '.join(fields)}}};")
-    return (Block("", (*shift, make, row, done, call)),)
+    return (Block("", (*shift, make, row, done, *want, call)),)
+
+
+def _ahead(base: Dim, stmt: Contract, segments: int) -> Dim:
+    """Prefetch distance in the left operand: a window's next input row; nothing for matrix products.
+
+    The row of a window operand is at `m // width * distance + m % width * step`.
+    """
+    if segments < 2:
+        return 0
+    rows = symbol(stmt.rows.var)
+    found = [
+        coefficient
+        for coefficient, atom in terms(base)[1]
+        if isinstance(atom, FloorDiv) and atom.numerator == rows
+    ]
+    return min(found, default=0)
+
+
+def _want(drain: Drain, writer: KernelWriter) -> tuple[CNode, ...]:
+    """A function that requests the lines which the epilogue of a tile reads and writes, where these are plain rows."""
+    env = {drain.rows.var: symbol("m"), drain.cols.var: symbol("at_panel") * PANEL}
+    lines: dict[str, str] = {}
+    layouts, scope = writer.printer.addresses.layouts, writer.printer.ranges
+    scope["m"], scope["at_panel"] = (0, None), (0, None)
+    for access in accesses(writer.kernel, drain.body, scope):
+        moved = access.offset is not None and access.stride(drain.cols.var) == 1
+        if not moved or not layouts[access.buffer].plain or access.stride(drain.rows.var) == 0:
+            continue
+        assert access.offset is not None
+        place = simplify(substitute(access.offset, env), scope)
+        function = "prefetch_for_write" if access.write else "prefetch<1>"
+        text = f"ua::{function}({identifier(access.buffer)} + {writer.printer.dim(place)});"
+        lines[access.buffer] = text
+    del scope["m"], scope["at_panel"]
+    if not lines:
+        return ()
+    inner = (Line("const int64_t at_panel = panel + q;"), *(Line(text) for text in lines.values()))
+    rows = Block(
+        "for (int p = 0; p < count; ++p)",
+        (Line("const int64_t m = first + p;"), Block("for (int q = 0; q < panels; ++q)", inner)),
+    )
+    head = "const auto want = [&](int64_t first, int count, int panel, int panels)"
+    return (Block(head, (rows,), ";"),)
 
 
 def _segments(stmt: Contract, writer: KernelWriter) -> tuple[int, list[Dim], Dim]:

@@ -46,12 +46,22 @@ UA_INLINE T int_min(T a, T b) { return a < b ? a : b; }
 template <class T>
 UA_INLINE T int_max(T a, T b) { return a > b ? a : b; }
 template <class T>
+UA_INLINE T int_pow(T a, T b) { return T(__builtin_pow(double(a), double(b))); }
+
+// The two spellings of a 64-bit integer, int64_t and the literals' long long, meet here.
+#define UA_MIXED(name)                                             \
+  template <class T, class U>                                      \
+  UA_INLINE T name(T a, U b) {                                     \
+    static_assert(sizeof(T) == sizeof(U), "integers of one size"); \
+    return name(a, static_cast<T>(b));                             \
+  }
+UA_MIXED(int_div) UA_MIXED(int_fmod) UA_MIXED(int_mod) UA_MIXED(int_min) UA_MIXED(int_max) UA_MIXED(int_pow)
+#undef UA_MIXED
+
+template <class T>
 UA_INLINE T int_abs(T a) { return a < T(0) ? T(T(0) - a) : a; }
 template <class T>
 UA_INLINE T int_sign(T a) { return T((a > T(0)) - (a < T(0))); }
-template <class T>
-UA_INLINE T int_pow(T a, T b) { return T(__builtin_pow(double(a), double(b))); }
-
 inline constexpr float nan() { return __builtin_nanf(""); }
 inline constexpr float infinity() { return __builtin_inff(); }
 

@@ -1,4 +1,4 @@
-// Everything a generated translation unit needs. Not here: anything defined; see the headers below.
+// Everything a generated translation unit needs. Not here: what a library defines once (engine.h).
 #pragma once
 
 #include <cstdint>
@@ -10,5 +10,5 @@
 #include <ua/index.h>
 #include <ua/math.h>
 #include <ua/pool.h>
-#include <ua/tile.h>
 #include <ua/vec.h>
+#include <ua/winograd.h>

@@ -10,8 +10,8 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
-#if defined(__x86_64__)
-#include <immintrin.h>
+#if defined(__x86_64__) && (defined(__clang__) || defined(__AVX512F__))
+#include <immintrin.h>  // a second of compiling per unit with g++, whose builtins do for AVX2
 #elif defined(__aarch64__)
 #include <arm_neon.h>
 #endif
@@ -68,7 +68,11 @@ UA_INLINE f32v fma(f32v a, f32v b, f32v c) {
 #if defined(__AVX512F__)
     return (f32v)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__FMA__)
+#if defined(__clang__)
     return (f32v)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return __builtin_ia32_vfmaddps256(a, b, c);
+#endif
 #elif defined(__aarch64__)
     return (f32v)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b);
 #else

@@ -1,0 +1,8 @@
+// The definitions that a library needs once: loop nests, streams, transforms and threads.
+// Not here: what kernels include (kernel.h).
+#pragma once
+
+#include <ua/attention_stream.h>
+#include <ua/contract_nest.h>
+#include <ua/pool_threads.h>
+#include <ua/winograd_transform.h>

@@ -19,7 +19,7 @@ from unistack_aot.mcir.nodes import Kernel, Store
 from unistack_aot.mcir.program import Launch, Program
 from unistack_aot.mcir.transform import rewrite
 
-ALWAYS = ("resnet_small", "bert_small", "lstm_small", "generator_small_loop")
+ALWAYS = ("resnet_small", "bert_small", "lstm_small", "generator_small_scan")
 OTHERS = tuple(e.name for e in CATALOGUE if e.kind == "small" and e.name not in ALWAYS)
 
 

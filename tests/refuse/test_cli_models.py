@@ -156,10 +156,10 @@ def test_unknown_dimension(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             "the override folder nowhere does not exist\n  do: create it first",
         ),
         (
-            ["--from", "10-lowered.mcir"],
+            ["--from", "30-cpu.facts.txt"],
             (
-                "compilation cannot go on from 10-lowered.mcir\n"
-                "  do: give a dumped 01-imported.aicf or 02-rules.aicf"
+                "compilation cannot go on from 30-cpu.facts.txt\n"
+                "  do: give a dumped 01-imported.aicf, 02-rules.aicf or 10-lowered.mcir"
             ),
         ),
     ],

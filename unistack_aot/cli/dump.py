@@ -22,8 +22,10 @@ from unistack_aot.aicf.parse import parse_graph
 from unistack_aot.aicf.text import constants_of, print_graph
 from unistack_aot.base.errors import BadInput
 from unistack_aot.cli.face import size
-from unistack_aot.cli.listing import model_lines, program_lines
+from unistack_aot.cli.listing import model_lines
 from unistack_aot.mcir.program import Program
+from unistack_aot.mcir.program_parse import parse_program
+from unistack_aot.mcir.text import program_text
 from unistack_aot.onnx_in import Imported
 from unistack_aot.onnx_in.read import read_model
 from unistack_aot.targets.target import Scheduled, Source
@@ -31,7 +33,7 @@ from unistack_aot.targets.target import Scheduled, Source
 T = TypeVar("T")
 CONSTANTS = "constants.safetensors"
 NUMBERS = {"imported": "01", "rules": "02", "lowered": "10", "scheduled": "11", "source": "20"}
-RESTARTS = ("01-imported.aicf", "02-rules.aicf")
+RESTARTS = ("01-imported.aicf", "02-rules.aicf", "10-lowered.mcir")
 
 
 class Dump:
@@ -66,10 +68,11 @@ class Dump:
             case Graph():
                 assert self._imported is not None
                 changed = self._graph("02-rules.aicf", value, self._imported)
-            case (Program() as program, _):
-                self._write("10-lowered.mcir", "\n".join(program_lines(program)))
+            case (Program() as program, constants):
+                changed = (self._program("10-lowered.mcir", program), constants)
             case Scheduled(program=program):
-                self._write(f"11-scheduled-{place}.mcir", "\n".join(program_lines(program)))
+                name = f"11-scheduled-{place}.mcir"
+                changed = replace(value, program=self._program(name, program))
             case Source():
                 changed = self._source(place, value)
             case bytes():
@@ -84,7 +87,7 @@ class Dump:
         if unused:
             raise BadInput(
                 f"no stage is called {unused[0]}",
-                hint="stages are named as --dump names them; 00, 10, 11 and 30 cannot be replaced",
+                hint="stages are named as --dump names them; 00 and 30 cannot be replaced",
             )
         if self._into is None:
             return
@@ -108,6 +111,14 @@ class Dump:
             }
             self._write(name, print_graph(graph, imported.origins), "aicf")
         return graph
+
+    def _program(self, name: str, program: Program) -> Program:
+        if name in self._replacements:
+            program = parse_program(self._replacements[name][0])
+            self._used.add(name)
+        if self._into is not None:
+            self._write(name, program_text(program))
+        return program
 
     def _source(self, place: str, source: Source) -> Source:
         files: list[tuple[str, str]] = []
@@ -145,7 +156,7 @@ def _replacements(override: Path | None, start: Path | None) -> dict[str, Replac
         if start.name not in RESTARTS:
             raise BadInput(
                 f"compilation cannot go on from {start.name}",
-                hint=f"give a dumped {' or '.join(RESTARTS)}",
+                hint=f"give a dumped {', '.join(RESTARTS[:-1])} or {RESTARTS[-1]}",
             )
         if not start.is_file():
             raise BadInput(f"there is no file {start}", hint="write stages with --dump DIR")

@@ -1,13 +1,10 @@
-"""Models and memory programs as lines of text, for reading."""
+"""ONNX models as lines of text, for reading. Not here: our own forms (aicf/text, mcir/text)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import onnx
-
-from unistack_aot.base.symbolic import text
-from unistack_aot.mcir.program import HostCopy, HostIf, HostLoop, Launch, Program, Step
 
 
 def model_lines(proto: onnx.ModelProto) -> Iterator[str]:
@@ -37,33 +34,3 @@ def _kind(value: onnx.ValueInfoProto) -> str:
     sizes = [d.dim_param or str(d.dim_value) for d in tensor.shape.dim]
     name = onnx.TensorProto.DataType.Name(tensor.elem_type).lower()
     return f"{name}[{', '.join(sizes)}]"
-
-
-def program_lines(program: Program) -> Iterator[str]:
-    """Buffers, then steps in order; regions are indented."""
-    yield f"program {program.name}"
-    for buffer in program.buffers:
-        shape = ", ".join(text(d) for d in buffer.shape)
-        alias = f" in {buffer.alias_of} + {text(buffer.offset)}" if buffer.alias_of else ""
-        yield f"  {buffer.kind.value} {buffer.name}: {buffer.dtype}[{shape}]{alias}"
-    yield from _steps(program.steps, "  ")
-
-
-def _steps(steps: tuple[Step, ...], indent: str) -> Iterator[str]:
-    for step in steps:
-        match step:
-            case Launch():
-                results = ", ".join(step.writes())
-                sources = ", ".join(step.reads())
-                origin = f"  # {', '.join(step.origins)}" if step.origins else ""
-                yield f"{indent}{results} <- {step.label or 'kernel'}({sources}){origin}"
-            case HostCopy():
-                yield f"{indent}{step.target} <- {step.source}"
-            case HostIf():
-                yield f"{indent}if {step.condition}"
-                yield from _steps(step.then, indent + "  ")
-                yield f"{indent}else"
-                yield from _steps(step.otherwise, indent + "  ")
-            case HostLoop():
-                yield f"{indent}loop"
-                yield from _steps(step.body, indent + "  ")

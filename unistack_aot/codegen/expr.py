@@ -236,7 +236,8 @@ def literal(value: int | float | bool, dtype: DType, dialect: Dialect) -> str:
     if dtype.is_bool:
         return "true" if value else "false"
     if not dtype.is_float:
-        return _integer(int(value), dtype)
+        plain = _integer(int(value), dtype)
+        return plain if dtype.bits >= 32 else f"({dialect.type(dtype)}){plain}"
     kind = "double" if dtype.bits == 64 else "float"
     if math.isnan(value):
         body = "ua::nan()"

@@ -59,6 +59,7 @@ def entry(
     `buffers` and `dims` number the program's buffers and dimension symbols.
     """
     nodes: list[CNode] = [Directive("#include <ua/engine.h>"), Line("")]
+    nodes.append(Line("namespace ua { struct f16; struct bf16; }"))
     nodes.append(Block("namespace model", tuple(Line(f"{k.prototype};") for k in kernels)))
     calls: list[CNode] = []
     for number, launch in enumerate(launches):

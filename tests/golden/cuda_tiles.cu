@@ -9,24 +9,24 @@ extern "C" __global__ void __launch_bounds__(64) tiles_0(const float* __restrict
   const int64_t i0 = tile;
   typedef ua::FmaTile<float, 16, 32, 32, 2, 4, ua::Operand::k_inner, ua::Operand::k_outer> Block;
   static_assert(Block::ATile::bytes + Block::BTile::bytes == 6144, "near bytes");
-  Block::Accumulator i2;
-  i2.clear();
-  auto* const i3 = reinterpret_cast<Block::Element*>(shared + 0);
-  constexpr int i3_stage = Block::ATile::bytes / sizeof(Block::Element);
-  auto* const i4 = reinterpret_cast<Block::Element*>(shared + 6144);
-  constexpr int i4_stage = Block::BTile::bytes / sizeof(Block::Element);
+  Block::Accumulator acc;
+  acc.clear();
+  auto* const a_near = reinterpret_cast<Block::Element*>(shared + 0);
+  constexpr int a_near_stage = Block::ATile::bytes / sizeof(Block::Element);
+  auto* const b_near = reinterpret_cast<Block::Element*>(shared + 6144);
+  constexpr int b_near_stage = Block::BTile::bytes / sizeof(Block::Element);
   const auto fill = [&](int step, int stage) {
-    const int64_t i5 = step * 32;
-    ua::copy_tile_async<Block::ATile, 64, 16>(i3 + stage * i3_stage, x0 + (i0 * 1024 + i5), 64, ua::min_index(16, (-i0 * 16 + dim_rows)), 32, ua::thread_index());
-    ua::copy_tile_async<Block::BTile, 64, 16>(i4 + stage * i4_stage, x1 + (i1 * 32 + i5 * 96), 96, 32, 32, ua::thread_index());
+    const int64_t i2 = step * 32;
+    ua::copy_tile_async<Block::ATile, 64, 16>(a_near + stage * a_near_stage, x0 + (i0 * 1024 + i2), 64, ua::min_index(16, (-i0 * 16 + dim_rows)), 32, ua::thread_index());
+    ua::copy_tile_async<Block::BTile, 64, 16>(b_near + stage * b_near_stage, x1 + (i1 * 32 + i2 * 96), 96, 32, 32, ua::thread_index());
   };
   const auto use = [&](int stage) {
-    Block::mma(i2, i3 + stage * i3_stage, i4 + stage * i4_stage);
+    Block::mma(acc, a_near + stage * a_near_stage, b_near + stage * b_near_stage);
   };
   ua::stream_tiles<3>(2, fill, use);
-  Block::for_each_run(i2, [&](int row, int col, auto* values) {
+  Block::for_each_run(acc, [&](int row, int col, auto* values) {
     if (row < ua::min_index(16, (-i0 * 16 + dim_rows))) {
-      const int64_t i6 = (i0 * 16) + row;
+      const int64_t i3 = (i0 * 16) + row;
       const int64_t first_col = (i1 * 32) + col;
       {
         ua::Vector<float, 4> out0;
@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(64) tiles_0(const float* __restrict
         for (int e = 0; e < 4; ++e) {
           out0[e] = values[e];
         }
-        ua::store(&y0[(first_col + i6 * 96)], out0);
+        ua::store(&y0[(first_col + i3 * 96)], out0);
       }
     }
   });

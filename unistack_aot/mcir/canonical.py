@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unistack_aot.mcir.nodes import Access, Kernel, Param
+from unistack_aot.mcir.nodes import Access, Kernel, Param, Tile
 from unistack_aot.mcir.program import Launch
-from unistack_aot.mcir.transform import bound_vars, rename_bound, rename_buffers
+from unistack_aot.mcir.transform import bound_vars, rename_bound, rename_buffers, walk
 
 
 def opened(launch: Launch) -> Kernel:
@@ -36,8 +36,9 @@ def closed(kernel: Kernel, like: Launch) -> Launch:
 
 
 def canonical(kernel: Kernel) -> Kernel:
-    """Bound variables renamed by order of appearance: i0, i1, ..."""
-    found = tuple(dict.fromkeys(bound_vars(kernel.body)))
+    """Bound variables renamed by order of appearance: i0, i1, ...; tiles keep the names their schedule gave them."""
+    tiles = {stmt.name for stmt in walk(kernel.body) if isinstance(stmt, Tile)}
+    found = tuple(name for name in dict.fromkeys(bound_vars(kernel.body)) if name not in tiles)
     apart = {old: f"{old}.b" for old in found}
     fresh = {f"{old}.b": f"i{k}" for k, old in enumerate(found)}
     body = rename_bound(rename_bound(kernel.body, apart), fresh)

@@ -51,6 +51,7 @@ from unistack_aot.schedule.tile_instruction import TileInstruction
 
 FEWEST = 8  # rows or columns below this waste most of any tile; folds do better
 OPEN_EXTENT = 512  # what an extent without a bound counts as
+LONG_COLUMNS = 256  # columns per image from which the last, partly filled tile of each image does not matter
 STAGES = 3  # tiles in flight with asynchronous copies; more stages cost near memory and with it resident groups
 
 
@@ -78,6 +79,28 @@ def oriented(kernel: Kernel, site: Site, ranges: Ranges) -> Site:
         if parts is not None and parts[0] == 1 and axis.extent != 1:
             return site.swapped()
     return site
+
+
+def hoisted(kernel: Kernel, site: Site, ranges: Ranges) -> Site:
+    """The site with its first column axis as a batch loop, where only that makes the right operand a strided matrix.
+
+    A convolution over a batch of images reads image by image then, with one division less per address.
+    """
+    if len(site.cols) < 2 or site.cols[0].extent == 1:
+        return site
+    first, rest = site.cols[0], site.cols[1:]
+    if first.var in site.a.names or _size(product(rest), ranges) < LONG_COLUMNS:
+        return site
+    param = kernel.param(site.b.load.buffer)
+    moved = replace(site, batch=(*site.batch, first), cols=rest)
+
+    def steps(of: Site) -> Dim | None:
+        index = joint_index(of.b, of.cols, of.depth, "o", "k", of, ranges)
+        offset = simplify(param.layout.offset(param.shape, index), site_ranges(of, ranges))
+        parts = linear_split(offset, "o")
+        return None if parts is None else parts[0]
+
+    return moved if steps(site) is None and steps(moved) is not None else site
 
 
 def choose_tile(

@@ -290,70 +290,80 @@ def bound_vars(body: Body) -> tuple[str, ...]:
 def rename_bound(body: Body, names: Mapping[str, str]) -> Body:
     """Rename bound variables, states, lets and tiles, where they are bound and where they are used."""
 
-    def new(name: str) -> str:
-        return names.get(name, name)
-
-    def axis(a: Axis) -> Axis:
-        return Axis(new(a.var), rename(a.extent, names))
-
-    def span(s: Span) -> Span:
-        return Span(new(s.var), rename(s.first, names), rename(s.extent, names))
-
-    def each(stmt: Stmt) -> Stmt | None:
-        match stmt:
-            case Loop() | Stream():
-                return replace(stmt, var=new(stmt.var), extent=rename(stmt.extent, names))
-            case Fold():
-                states = tuple(new(s) for s in stmt.states)
-                return replace(stmt, states=states, axes=tuple(axis(a) for a in stmt.axes))
-            case Let() | Tile():
-                return replace(stmt, name=new(stmt.name))
-            case Drain():
-                rows, cols = span(stmt.rows), span(stmt.cols)
-                return replace(stmt, rows=rows, cols=cols, value=new(stmt.value))
-            case Store():
-                index = tuple(e if isinstance(e, Scalar) else rename(e, names) for e in stmt.index)
-                return replace(stmt, index=index)
-            case Contract():
-                return replace(
-                    stmt,
-                    a=_renamed(stmt.a, names),
-                    b=_renamed(stmt.b, names),
-                    rows=span(stmt.rows),
-                    cols=span(stmt.cols),
-                    depth=tuple(axis(a) for a in stmt.depth),
-                )
-            case Fill():
-                return replace(
-                    stmt,
-                    rows=span(stmt.rows),
-                    cols=span(stmt.cols),
-                    source=_renamed(stmt.source, names),
-                )
-            case Attend():
-                return replace(
-                    stmt,
-                    q=_renamed(stmt.q, names),
-                    k=_renamed(stmt.k, names),
-                    v=_renamed(stmt.v, names),
-                    rows=span(stmt.rows),
-                    keys=axis(stmt.keys),
-                    depth=axis(stmt.depth),
-                    values=axis(stmt.values),
-                    dot=new(stmt.dot),
-                    out=new(stmt.out),
-                )
-            case When() | Sync():
-                return None
-            case _:
-                assert_never(stmt)
-
     def leaf(value: Scalar) -> Scalar | None:
-        return Name(new(value.name), value.dtype) if isinstance(value, Name) else None
+        if not isinstance(value, Name):
+            return None
+        return Name(names.get(value.name, value.name), value.dtype)
 
     symbols: dict[str, IndexEntry] = {old: symbol(fresh) for old, fresh in names.items()}
     renamed = map_scalars(body, lambda v: substitute_indices(transform(v, leaf), symbols))
-    return rename_buffers(rewrite(renamed, each), names)
+    return rename_buffers(rewrite(renamed, lambda stmt: _renamed_bound(stmt, names)), names)
+
+
+def _renamed_bound(stmt: Stmt, names: Mapping[str, str]) -> Stmt | None:
+    """One statement with new names, without what it holds; None where it binds none."""
+    match stmt:
+        case Loop() | Stream():
+            var = names.get(stmt.var, stmt.var)
+            return replace(stmt, var=var, extent=rename(stmt.extent, names))
+        case Fold():
+            states = tuple(names.get(s, s) for s in stmt.states)
+            return replace(stmt, states=states, axes=_renamed_axes(stmt.axes, names))
+        case Let() | Tile():
+            return replace(stmt, name=names.get(stmt.name, stmt.name))
+        case Store():
+            index = tuple(e if isinstance(e, Scalar) else rename(e, names) for e in stmt.index)
+            return replace(stmt, index=index)
+        case Drain() | Contract() | Fill() | Attend():
+            return _renamed_tiles(stmt, names)
+        case When() | Sync():
+            return None
+        case _:
+            assert_never(stmt)
+
+
+def _renamed_tiles(stmt: Drain | Contract | Fill | Attend, names: Mapping[str, str]) -> Stmt:
+    """The same for statements on whole tiles."""
+
+    def span(s: Span) -> Span:
+        return Span(names.get(s.var, s.var), rename(s.first, names), rename(s.extent, names))
+
+    match stmt:
+        case Drain():
+            value = names.get(stmt.value, stmt.value)
+            return replace(stmt, rows=span(stmt.rows), cols=span(stmt.cols), value=value)
+        case Contract():
+            return replace(
+                stmt,
+                a=_renamed(stmt.a, names),
+                b=_renamed(stmt.b, names),
+                rows=span(stmt.rows),
+                cols=span(stmt.cols),
+                depth=_renamed_axes(stmt.depth, names),
+            )
+        case Fill():
+            source = _renamed(stmt.source, names)
+            return replace(stmt, rows=span(stmt.rows), cols=span(stmt.cols), source=source)
+        case Attend():
+            keys, depth, values = _renamed_axes((stmt.keys, stmt.depth, stmt.values), names)
+            return replace(
+                stmt,
+                q=_renamed(stmt.q, names),
+                k=_renamed(stmt.k, names),
+                v=_renamed(stmt.v, names),
+                rows=span(stmt.rows),
+                keys=keys,
+                depth=depth,
+                values=values,
+                dot=names.get(stmt.dot, stmt.dot),
+                out=names.get(stmt.out, stmt.out),
+            )
+        case _:
+            assert_never(stmt)
+
+
+def _renamed_axes(axes: tuple[Axis, ...], names: Mapping[str, str]) -> tuple[Axis, ...]:
+    return tuple(Axis(names.get(a.var, a.var), rename(a.extent, names)) for a in axes)
 
 
 def _renamed(view: View, names: Mapping[str, str]) -> View:

@@ -42,7 +42,7 @@ from unistack_aot.mcir.transform import (
     walk,
 )
 from unistack_aot.schedule.decision import Decision
-from unistack_aot.schedule.movement import inverse, keeps_rows, place
+from unistack_aot.schedule.movement import inverse, keeps_rows, place, stored_places
 from unistack_aot.schedule.uses import Uses, cost, is_movement, touched, uses_of
 
 MOST_PARAMS = 24  # kernels beyond this spend their registers on addresses
@@ -89,6 +89,8 @@ class Fuser:
         (result,) = launch.writes()
         readers = sorted(set(uses.reads[result]))
         if result in uses.outside or not readers or self.buffers[result].kind is not Kind.ARENA:
+            return
+        if isinstance(stored_places(*found, launch.kernel), No):
             return
         for reader in readers:
             step = self.steps[reader]
@@ -225,15 +227,16 @@ def inlined(producer: Launch, reader: Launch, result: str) -> Launch:
     found = map_store(source)
     assert found is not None
     loops, store = found
-    variables = [loop.var for loop in loops]
-    order = [str(e) for e in store.index]
+    places = stored_places(loops, store, source)
+    assert not isinstance(places, No)
 
     def change(load: Load) -> Scalar | None:
         if load.buffer != result:
             return None
-        at = dict(zip(order, load.index, strict=True))
-        env = {var: at[var] for var in variables if var in at}
-        return substitute_indices(store.value, env)
+        at = {str(place(k)): entry for k, entry in enumerate(load.index)}
+        env = {var: at.get(str(p), p) for var, p in places.items()}
+        whole = {var: e if isinstance(e, Scalar) else _substituted(e, at) for var, e in env.items()}
+        return substitute_indices(store.value, whole)
 
     body = replace_loads(target.body, change)
     params = [p for p in target.params if p.name != result]

@@ -8,7 +8,7 @@ from unistack_aot.base.symbolic import Dim, FloorDiv, Mod, linear_split, symbol,
 from unistack_aot.base.verdict import No
 from unistack_aot.ir.scalar import IndexEntry, Scalar
 from unistack_aot.mcir.layout import PLAIN
-from unistack_aot.mcir.nodes import Loop
+from unistack_aot.mcir.nodes import Kernel, Loop, Store
 
 
 def inverse(
@@ -79,6 +79,19 @@ def _solve(
             found[high], found[low] = place(axis) // size, place(axis) % size
             return None
     return No("the reader's index cannot be inverted")
+
+
+def stored_places(
+    loops: tuple[Loop, ...], store: Store, kernel: Kernel
+) -> dict[str, Dim] | No:
+    """A map's loop variables by the place `w0, w1, ...` of the element it stores."""
+    shape = kernel.param(store.buffer).shape
+    at = {str(entry): place(k) for k, entry in enumerate(store.index)}
+    if all(loop.var in at for loop in loops):
+        return {loop.var: at[loop.var] for loop in loops}
+    if any(isinstance(entry, Scalar) for entry in store.index):
+        return No("it stores at places that depend on data")
+    return inverse(store.index, shape, loops, tuple(loop.extent for loop in loops))
 
 
 def place(axis: int) -> Dim:

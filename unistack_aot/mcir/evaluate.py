@@ -19,6 +19,7 @@ from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim
 from unistack_aot.ir.evaluate import Array, evaluate
 from unistack_aot.ir.scalar import Arg, Scalar
+from unistack_aot.mcir import winograd
 from unistack_aot.mcir.elements import Memory, Scope, element_value, index_array
 from unistack_aot.mcir.monoids import MONOIDS, Monoid
 from unistack_aot.mcir.nodes import (
@@ -333,7 +334,8 @@ def _contract(stmt: Contract, scope: Scope) -> None:
     tile = _push_span(_push_span(scope, stmt.rows), stmt.cols)
     points = _push_axes(tile, stmt.depth)
     dtype = memory.data.dtype
-    product = _operand(stmt.a, points).astype(dtype) * _operand(stmt.b, points).astype(dtype)
+    weights = _untransformed(points, stmt.b.buffer) if stmt.via == winograd.VIA else points
+    product = _operand(stmt.a, points).astype(dtype) * _operand(stmt.b, weights).astype(dtype)
     product = np.broadcast_to(product, points.grid)
     if points.mask is not None:
         product = np.where(np.broadcast_to(points.mask, points.grid), product, dtype.type(0))
@@ -341,6 +343,12 @@ def _contract(stmt: Contract, scope: Scope) -> None:
     index = memory.index(stmt.acc, (), tile, _places(stmt.rows, stmt.cols, tile))
     everywhere = tuple(np.broadcast_to(i, tile.grid) for i in index)
     np.add.at(memory.data, everywhere, total)
+
+
+def _untransformed(scope: Scope, name: str) -> Scope:
+    """The scope in which a buffer of transformed weights holds the weights themselves."""
+    plain = Memory(winograd.recovered(scope.memories[name].data))
+    return replace(scope, memories={**scope.memories, name: plain})
 
 
 def _attend(stmt: Attend, scope: Scope) -> None:

@@ -12,6 +12,7 @@ from unistack_aot.base.symbolic import Dim, Ranges, bounds, symbol
 from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.nodes import Attend, Drain, Fold, Kernel, Let, Loop, Role, Stmt, Store, Stream, When
 from unistack_aot.mcir.transform import all_loads, around, perfect_nest, walk
+from unistack_aot.schedule.clipping import clipped
 from unistack_aot.schedule.operators import can_fuse, fused, split, with_role
 
 
@@ -61,7 +62,7 @@ def _flatten(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
 def _single(kernel: Kernel, loop: Loop, ranges: Ranges, numbers: WideWorkers) -> Stmt:
     """A loop without loops inside: chunks over workers, vectors inside a chunk."""
     if _laned(kernel, loop, ranges):
-        return with_role(loop, Role.VECTOR)
+        return _lanes(loop)
     if not _straight(loop.body):
         body = _inner(kernel, loop.body, _with(ranges, loop))
         small = isinstance(loop.extent, int) and _work(loop) < numbers.task
@@ -97,7 +98,7 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
     match stmt:
         case Loop():
             if stmt.role is Role.MAP and _laned(kernel, stmt, ranges):
-                return with_role(stmt, Role.VECTOR)
+                return _lanes(stmt)
             if stmt.role is Role.MAP and _straight(stmt.body):
                 vector = _vectorises(kernel, stmt, ranges)
                 return with_role(stmt, Role.VECTOR if vector else Role.SEQ)
@@ -114,6 +115,12 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
             return stmt
 
 
+def _lanes(loop: Loop) -> Loop:
+    """A vector loop around folds: guards that are the same for all lanes limit the folds' axes."""
+    body = tuple(clipped(s, loop.var) if isinstance(s, Fold) else s for s in loop.body)
+    return with_role(loop, Role.VECTOR, body)
+
+
 def _fold(kernel: Kernel, fold: Fold, ranges: Ranges) -> Fold:
     """A fold runs in vectors if it has no inner statements and reads contiguously along its last axis."""
     inside = dict(ranges)
@@ -121,6 +128,7 @@ def _fold(kernel: Kernel, fold: Fold, ranges: Ranges) -> Fold:
         inside[axis.var] = (0, axis.extent - 1 if isinstance(axis.extent, int) else None)
     if fold.body:
         return replace(fold, body=_inner(kernel, fold.body, inside))
+    fold = clipped(fold)
     last = fold.axes[-1]
     probe = (replace(fold, axes=()),)
     strides = [a.stride(last.var) for a in accesses(kernel, probe, inside)]

@@ -91,9 +91,12 @@ def choose_blocks(e: Extents, machine: Machine, subject: str) -> tuple[Blocks, D
 
 def _depth_block(e: Extents, near: int) -> int:
     """Depth steps whose panel fills half of L1, a quarter if rows are scattered; 0: all of them."""
-    unit = e.run * e.taps if e.windowed else e.run if e.scattered else 1
+    unit = e.run if e.scattered else 1
+    channels = PANEL * e.taps
+    if e.windowed and channels % e.run == 0 and e.depth % channels == 0:
+        unit = channels
     share = 4 if e.scattered and not e.windowed else 2
-    most = max(1, (near // share // (PANEL * F32) + unit // 8) // unit)
+    most = max(1, (near // share // (PANEL * F32) + unit // 4) // unit)
     count = ceil(e.depth / (most * unit))
     return 0 if count <= 1 else ceil(e.depth / unit / count) * unit
 

@@ -277,8 +277,8 @@ def tiled(
     panels = ceildiv(total_cols, PANEL)
     row_task, panel_task = symbol("row_task"), symbol("panel_task")
     first_row, first_col = row_task * blocks.task_rows, panel_task * (blocks.task_panels * PANEL)
-    rows = Span("m", first_row, _part(total_rows, first_row, blocks.task_rows))
-    cols = Span("n", first_col, _part(total_cols, first_col, blocks.task_panels * PANEL))
+    rows = Span("m", first_row, part(total_rows, first_row, blocks.task_rows))
+    cols = Span("n", first_col, part(total_cols, first_col, blocks.task_panels * PANEL))
     env = decode(site.rows, symbol("m")) | decode(site.cols, symbol("n"))
     joint: Dim = 0
     for axis in depth.axes:
@@ -321,7 +321,8 @@ def tiled(
     return replace(kernel, params=(*ins, fresh, *outs), body=(*body, *site.rest))
 
 
-def _part(total: Dim, first: Dim, size: int) -> Dim:
+def part(total: Dim, first: Dim, size: int) -> Dim:
+    """How many of `size` items from `first` on lie below `total`."""
     return size if isinstance(total, int) and total % size == 0 else minimum(size, total - first)
 
 

@@ -34,6 +34,7 @@ from unistack_aot.schedule.panels import (
     packed_shape,
     tiled,
 )
+from unistack_aot.schedule.winograd import tiled_winograd, transform_constant, winograd_fits
 
 Array = NDArray[Any]
 QUERY_ROWS = 64  # rows of scores that share one pass over the keys
@@ -109,12 +110,17 @@ class Legalizer:
             return No("the contiguous run has no constant length")
         if isinstance(size := product(site.cols), int) and size < 4:
             return No("too few columns for a panel")
+        subject = ", ".join(launch.origins[:2]) or launch.label
         packed = self.packed(site, depth, a.layout, b)
+        if packed is not None and winograd_fits(site, depth, a.layout.block):
+            packed = self.transformed(packed)
+            kernel, decision = tiled_winograd(kernel, site, depth, packed, self.machine, subject)
+            self.decisions.append(decision)
+            return [], kernel
         packing: list[Launch] = []
         if packed is None:
             packed = self.run_time_packing(site, depth, a.layout, b, launch, packing)
         extents = extents_of(site, depth, self.ranges)
-        subject = ", ".join(launch.origins[:2]) or launch.label
         blocks, decision = choose_blocks(extents, self.machine, subject)
         self.decisions.append(decision)
         return packing, tiled(kernel, site, depth, a.layout, packed, blocks, self.ranges)
@@ -149,6 +155,12 @@ class Legalizer:
             return None
         array = pack_constant(site, depth, layout, self.constants[buffer.constant])
         return None if array is None else self.constant(array)
+
+    def transformed(self, packed: str) -> str:
+        """The buffer of packed weights transformed for F(4x4, 3x3)."""
+        digest = self.buffers[packed].constant
+        assert digest is not None
+        return self.constant(transform_constant(self.constants[digest]))
 
     def constant(
         self, array: Array, shape: tuple[Dim, ...] | None = None, layout: Layout = PLAIN

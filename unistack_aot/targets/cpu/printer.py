@@ -12,10 +12,12 @@ from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import Monoid
 from unistack_aot.schedule.narrow_floats import is_narrow
 from unistack_aot.mcir.nodes import Attend, Contract, Drain, Fill, Fold, Loop, Role, Store, Stream, Sync, Tile
+from unistack_aot.mcir.winograd import VIA
 from unistack_aot.targets.cpu.attention import attention_call
 from unistack_aot.targets.cpu.dialect import DIALECT
 from unistack_aot.targets.cpu.lanes import lane_loop
 from unistack_aot.targets.cpu.tiles import panel_call
+from unistack_aot.targets.cpu.winograd import winograd_call
 
 LANES = 16  # enough independent partial states to hide the latency of an add on any level up to AVX-512
 
@@ -161,7 +163,9 @@ class HostPrinter:
             case Attend():
                 return attention_call(stmt, writer)
             case Drain():
-                return panel_call(self.pending.pop(stmt.acc), stmt, writer)
+                contract = self.pending.pop(stmt.acc)
+                call = winograd_call if contract.via == VIA else panel_call
+                return call(contract, stmt, writer)
             case _:
                 raise IRError(f"the host cannot print {type(stmt).__name__}")
 

@@ -49,12 +49,12 @@ def machine(level: str) -> Machine:
 
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
     """Decide every kernel for this level."""
-    program, _ = prepare(program, constants)
-    program, _ = choose_layouts(program, BLOCK, request.ranges)
-    program, packed, _ = legalize(
+    program, fused = prepare(program, constants)
+    program, laid = choose_layouts(program, BLOCK, request.ranges)
+    program, packed, realised = legalize(
         program, dict(constants), request.ranges, machine(request.level)
     )
-    return Scheduled(program, packed)
+    return Scheduled(program, packed, (*fused, *laid, *realised))
 
 
 def emit(program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]) -> Source:

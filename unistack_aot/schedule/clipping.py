@@ -1,0 +1,120 @@
+"""Folds over guarded windows: the taps outside the operand are left out instead of tested one by one.
+
+Not here: halos, which make such guards unnecessary (layouts.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from unistack_aot.base.symbolic import (
+    Dim,
+    ceildiv,
+    linear_split,
+    maximum,
+    minimum,
+    symbol,
+    symbols,
+)
+from unistack_aot.ir.scalar import (
+    Call,
+    Cast,
+    Index,
+    Lit,
+    Scalar,
+    all_of,
+    index_symbols,
+    substitute_indices,
+    where,
+)
+from unistack_aot.mcir.monoids import MONOIDS
+from unistack_aot.mcir.nodes import Axis, Fold
+from unistack_aot.mcir.transform import substitute_vars
+
+Limits = dict[str, tuple[Dim, Dim]]  # first tap and one past the last, by fold variable
+
+
+def clipped(fold: Fold, lane: str = "") -> Fold:
+    """The fold over the taps that pass its guard; conditions that depend on `lane` or on two axes stay.
+
+    before:
+        m = fold max over k in 3 of where(0 <= 2*i + k - 1, x[2*i + k - 1], -inf)
+    after:
+        m = fold max over k in 3 - max(0, 1 - 2*i) of x[2*i + (k + max(0, 1 - 2*i)) - 1]
+    """
+    guard = _guard(fold)
+    if guard is None:
+        return fold
+    limits: Limits = {axis.var: (0, axis.extent) for axis in fold.axes}
+    kept = tuple(c for c in _conjuncts(guard.args[0]) if not _limited(c, fold, lane, limits))
+    moved = {var: symbol(var) + first for var, (first, _) in limits.items() if first != 0}
+    whole = all(limits[a.var] == (0, a.extent) for a in fold.axes)
+    if whole:
+        return fold
+    value = where(all_of(*kept), guard.args[1], guard.args[2]) if kept else guard.args[1]
+    axes = tuple(
+        Axis(
+            a.var, maximum(0, limits[a.var][1] - limits[a.var][0]) if a.var in limits else a.extent
+        )
+        for a in fold.axes
+    )
+    env: Mapping[str, Dim] = moved
+    body = substitute_vars(fold.body, env)
+    return replace(fold, axes=axes, values=(substitute_indices(value, env),), body=body)
+
+
+def _guard(fold: Fold) -> Call | None:
+    """The fold's value if it is `where(condition, value, identity)`."""
+    if len(fold.values) != 1:
+        return None
+    value = fold.values[0]
+    if not (isinstance(value, Call) and value.fn == "where"):
+        return None
+    identity = MONOIDS[fold.monoid].identity((value.dtype,))[0]
+    other: Scalar = value.args[2]
+    while isinstance(other, Cast):
+        other = other.value
+    while isinstance(identity, Cast):
+        identity = identity.value
+    same = isinstance(other, Lit) and isinstance(identity, Lit) and other.value == identity.value
+    return value if same else None
+
+
+def _conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
+    if isinstance(condition, Call) and condition.fn == "and":
+        return tuple(c for arg in condition.args for c in _conjuncts(arg))
+    return (condition,)
+
+
+def _limited(condition: Scalar, fold: Fold, lane: str, limits: Limits) -> bool:
+    """Whether the condition became a limit of one axis."""
+    if not (isinstance(condition, Call) and condition.fn in ("lt", "le")):
+        return False
+    used = [axis.var for axis in fold.axes if axis.var in index_symbols(condition)]
+    if len(used) != 1 or lane in index_symbols(condition):
+        return False
+    low, high = (_dim(arg) for arg in condition.args)
+    if low is None or high is None:
+        return False
+    # low <= high, or low < high, as room >= 0
+    room: Dim = high - low - (1 if condition.fn == "lt" else 0)
+    parts = linear_split(room, used[0])
+    if parts is None or not isinstance(parts[0], int) or used[0] in symbols(parts[1]):
+        return False
+    step, rest = parts
+    first, end = limits[used[0]]
+    if step > 0:
+        limits[used[0]] = (maximum(first, ceildiv(-rest, step)), end)
+    else:
+        limits[used[0]] = (first, minimum(end, rest // -step + 1))
+    return step != 0
+
+
+def _dim(value: Scalar) -> Dim | None:
+    """An index expression or an integer literal."""
+    if isinstance(value, Index):
+        return value.dim
+    if isinstance(value, Lit) and isinstance(value.value, int):
+        return int(value.value)
+    return None

@@ -1,6 +1,7 @@
 """F(4x4, 3x3), the bilinear algorithm of a 3x3 stride-1 convolution: how its weights are held, and back.
 
-Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv 1509.09308. Not here: when it pays (schedule).
+Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", arXiv 1509.09308.
+Not here: when it pays (schedule).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ TILE = 4  # output pixels per side of a tile
 TAPS = 3
 POINTS = TILE + TAPS - 1
 
-# Evaluation of a polynomial's three coefficients at 0, 1, -1, 2, -2 and infinity, scaled as the inverse transform needs.
+# A polynomial of three coefficients at 0, 1, -1, 2, -2 and infinity, scaled as the inverse transform needs.
 _G = np.array(
     [
         [1 / 4, 0, 0],

@@ -1,7 +1,7 @@
 """How a contraction over packed panels is cut: tasks for cores, blocks that stay in their caches.
 
-The rules are those measured with the tile instruction itself (targets/cpu/include/README.md); the cache sizes come from the
-machine's property map. Not here: the packed form (panels.py).
+The rules are those measured with the tile instruction itself (targets/cpu/include/README.md); the cache sizes come
+from the machine's property map. Not here: the packed form (panels.py).
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def _ordered(strides: list[tuple[Dim, Axis]]) -> Depth | No:
     order = [*(axis for _, axis in others), unit[0][1]]
     run: Dim = unit[0][1].extent
     while others and isinstance(run, int) and others[-1][0] == run:
-        stride, axis = others.pop()
+        axis = others.pop()[1]
         if not isinstance(axis.extent, int):
             break
         run = run * axis.extent
@@ -171,7 +171,7 @@ def _packed_batch(site: Site) -> tuple[Axis, ...]:
 def pack_constant(site: Site, depth: Depth, layout: Layout, array: Array) -> Array | None:
     """The packed panels of a constant whose index is a permutation of the loops; None if it is not."""
     env = {axis.var: symbol(axis.var) for axis in (*site.batch, *site.cols, *site.depth)}
-    wanted = [axis for axis in (*_packed_batch(site), *site.cols, *site.depth)]
+    wanted = (*_packed_batch(site), *site.cols, *site.depth)
     entries = [next((v for v, s in env.items() if s == e), None) for e in site.b.load.index]
     names = [axis.var for axis in wanted]
     loose = [k for k, e in enumerate(site.b.load.index) if e == 0 and array.shape[k] == 1]

@@ -60,8 +60,8 @@ class Image:
 def winograd_fits(site: Site, depth: Depth, block: tuple[int, int] | None) -> Yes | No:
     """Whether a direct convolution may run as F(4x4, 3x3), and should.
 
-    Its rounding error is about ten times that of the direct sum, which the tolerance of an f32 contraction of this depth
-    still covers; it was faster than the direct form from 28x28 output pixels on.
+    Its rounding error is about ten times that of the direct sum, which the tolerance of an f32 contraction of this
+    depth still covers; it was faster than the direct form from 28x28 output pixels on.
     """
     image = image_of(site)
     if block is None or block[1] != PANEL or image is None:
@@ -106,7 +106,8 @@ def tiled_winograd(
     """The convolution as tasks of output tiles; pixels are numbered tile by tile.
 
     before:
-        for o in 64, y in 56, x in 56 { acc = fold sum over c, i, j of a[c, y+i, x+j] * w[o, c, i, j]; r[o, y, x] = acc }
+        for o in 64, y in 56, x in 56 {
+          acc = fold sum over c, i, j of a[c, y+i, x+j] * w[o, c, i, j]; r[o, y, x] = acc }
     after:
         for tiles in 196 step 25 role=grid { tile: f32[400, 64] reg = 0
           tile += contract(a, packed) via winograd.f4x4.panel16; drain tile { r[o, y, x] = tile } }

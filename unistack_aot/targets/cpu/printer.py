@@ -10,9 +10,21 @@ from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import Monoid
-from unistack_aot.schedule.narrow_floats import is_narrow
-from unistack_aot.mcir.nodes import Attend, Contract, Drain, Fill, Fold, Loop, Role, Store, Stream, Sync, Tile
+from unistack_aot.mcir.nodes import (
+    Attend,
+    Contract,
+    Drain,
+    Fill,
+    Fold,
+    Loop,
+    Role,
+    Store,
+    Stream,
+    Sync,
+    Tile,
+)
 from unistack_aot.mcir.winograd import VIA
+from unistack_aot.schedule.narrow_floats import is_narrow
 from unistack_aot.targets.cpu.attention import attention_call
 from unistack_aot.targets.cpu.dialect import DIALECT
 from unistack_aot.targets.cpu.lanes import lane_loop

@@ -1,0 +1,110 @@
+"""Forms of contractions and windows that the CPU target computes in its own way, against float64 or onnxruntime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from unistack_aot.hw.machine import machine_for_arch
+from unistack_aot.mcir.winograd import recovered, transformed
+from unistack_aot.pipeline import compile_model
+from unistack_aot.runtime.session import load
+from unistack_aot.schedule.panel_blocks import Extents, choose_blocks
+
+Array = np.ndarray[Any, Any]
+F32 = TensorProto.FLOAT
+
+
+class Forms:
+    """An ONNX graph of independent nodes over shared inputs."""
+
+    def __init__(self) -> None:
+        self.random = np.random.default_rng(7)
+        self.nodes: list[Any] = []
+        self.weights: list[Any] = []
+        self.inputs: dict[str, Array] = {}
+        self.outputs: list[Any] = []
+
+    def given(self, name: str, *shape: int) -> str:
+        """An input of this shape, standard normal."""
+        self.inputs[name] = self.random.standard_normal(shape, np.float32)
+        return name
+
+    def weight(self, *shape: int) -> str:
+        """A constant whose products keep the scale of their operand."""
+        name = f"w{len(self.weights)}"
+        scale = 1 / np.sqrt(np.prod(shape[1:]))
+        value = self.random.standard_normal(shape, np.float32) * np.float32(scale)
+        self.weights.append(numpy_helper.from_array(value, name))
+        return name
+
+    def add(self, op: str, *args: str, **attributes: Any) -> str:
+        """A node whose result is an output."""
+        name = f"y{len(self.nodes)}_{op}"
+        self.nodes.append(helper.make_node(op, list(args), [name], **attributes))
+        self.outputs.append(helper.make_tensor_value_info(name, F32, None))
+        return name
+
+    def check(self, folder: Path, tolerance: float = 2e-6) -> None:
+        """Compile, run with two threads and compare with onnxruntime, relative to each output's largest element."""
+        ins = [helper.make_tensor_value_info(n, F32, a.shape) for n, a in self.inputs.items()]
+        graph = helper.make_graph(self.nodes, "forms", ins, self.outputs, self.weights)
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        reference = onnxruntime.InferenceSession(model.SerializeToString(), options)
+        wanted = reference.run(None, self.inputs)
+        compile_model(model, folder / "forms.pkg", targets=("cpu",))
+        found = load(folder / "forms.pkg", device="cpu", threads=2).run(self.inputs)
+        for (name, got), want in zip(found.items(), wanted, strict=True):
+            assert got.shape == want.shape, name
+            error = np.max(np.abs(got - want)) / np.max(np.abs(want))
+            assert error < tolerance, (name, error)
+
+
+def test_windows(tmp_path: Path) -> None:
+    forms = Forms()
+    wide, odd = forms.given("wide", 1, 20, 28, 32), forms.given("odd", 2, 9, 13, 11)
+    forms.add("Conv", wide, forms.weight(24, 20, 3, 3), pads=[1, 1, 1, 1])
+    forms.add("Conv", wide, forms.weight(16, 20, 3, 3), pads=[1, 1, 1, 1], dilations=[1, 1])
+    forms.add("Conv", wide, forms.weight(24, 20, 3, 3), pads=[1, 1, 1, 1], strides=[2, 2])
+    forms.add("Conv", wide, forms.weight(20, 1, 3, 3), pads=[1, 1, 1, 1], group=20)
+    forms.add("Conv", odd, forms.weight(17, 9, 3, 3), pads=[1, 1, 1, 1])
+    forms.add("MaxPool", wide, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    forms.add("MaxPool", odd, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 1, 1, 0], ceil_mode=1)
+    forms.add("AveragePool", odd, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
+    forms.add("GlobalAveragePool", wide)
+    forms.check(tmp_path, tolerance=1e-5)
+
+
+def test_transformed_weights_come_back() -> None:
+    weights = np.random.default_rng(1).standard_normal((9, 2, 5, 16))
+    assert np.allclose(recovered(transformed(weights)), weights, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("extents", "by_rows"),
+    [
+        (Extents(3136, 64, 576, 1, 48, 9, 1), True),
+        (Extents(49, 512, 4608, 1, 48, 9, 1), False),
+        (Extents(128, 3072, 768, 1, 768, 1, 1), False),
+        (Extents(1, 1000, 2048, 1, 2048, 1, 1), False),
+        (Extents(128, 128, 64, 12, 64, 1, 1), True),
+    ],
+)
+def test_blocks_stay_in_their_caches(extents: Extents, by_rows: bool) -> None:
+    machine = machine_for_arch("x86-64-v3")
+    blocks, decision = choose_blocks(extents, machine, "layer")
+    depth = blocks.depth_block or extents.depth
+    assert depth * 16 * 4 <= machine.capacity("l1").value * 0.6
+    assert blocks.row_block * depth // extents.taps * 4 <= machine.capacity("l2").value // 2
+    assert depth % extents.run == 0 or extents.run == extents.depth
+    tasks = -(-extents.rows // blocks.task_rows) * -(-extents.panels // blocks.task_panels)
+    assert extents.batch * tasks <= 2 * max(machine.parallel_units, extents.batch)
+    assert (blocks.task_panels == extents.panels) is by_rows
+    assert str(depth) in decision.chosen

@@ -1,8 +1,7 @@
 """Differential judgement of random models, stage by stage, and their reduction to a small failing one.
 
 Stages: the imported graph against onnxruntime, then the rules, the naive program, the fused one and
-the one a target decided, each evaluated in numpy. Not here: random models (random_graph.py), programs
-in numpy (fuzz_programs.py).
+the one a target decided, each evaluated in numpy. Not here: random models (random_graph.py).
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
-from models.fuzz_programs import run_program
 from models.random_graph import Made
 from unistack_aot.aicf.bind import dims_of
 from unistack_aot.aicf.evaluate import evaluate_graph
@@ -31,6 +29,7 @@ from unistack_aot.check.tolerance import Rounding, bounds
 from unistack_aot.check.verdict import OutputResult
 from unistack_aot.lower import lower_graph
 from unistack_aot.mcir.program import Kind, Program
+from unistack_aot.mcir.run import run_program
 from unistack_aot.onnx_in import Imported, import_model
 from unistack_aot.rules import apply_rules
 from unistack_aot.schedule.prepare import prepare
@@ -124,7 +123,7 @@ class Subject:
         inputs = [b.name for b in program.buffers if b.kind is Kind.INPUT]
         labels = [n.op.label for n in self.ruled.inputs if isinstance(n.op, Input)]
         given = {b: feeds[label] for b, label in zip(inputs, labels, strict=True)}
-        found = run_program(program, constants, given, self.dims(feeds))
+        found = run_program(program, given, constants, self.dims(feeds))
         names = [name for name, _ in self.ruled.outputs]
         return dict(zip(names, found.values(), strict=True))
 

@@ -457,7 +457,7 @@ def loop(b: Builder) -> Value:
         if until
         else helper.make_node("Identity", [f"{n}_i2"], [f"{n}_g"]),
     ]
-    shape = [d if isinstance(d, int) else d for d in x.shape]
+    shape = list(x.shape)
     info = helper.make_tensor_value_info
     region = helper.make_graph(
         body,

@@ -148,7 +148,7 @@ for _name, _evaluate, _properties in (
     ("sigmoid", _sigmoid, {"increasing": True, "cost": 14.0}),
     (
         "erf",
-        lambda x: _erf(x).astype(np.float64),
+        lambda x: np.asarray(_erf(x), np.float64),
         {"increasing": True, "zero_preserving": True, "cost": 20.0},
     ),
     ("sin", np.sin, {"zero_preserving": True, "cost": 15.0}),

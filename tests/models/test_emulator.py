@@ -13,7 +13,8 @@ import pytest
 from models.catalogue import CATALOGUE
 
 ROOT = Path(__file__).parents[2]
-# One of each kind: convolutions, depthwise ones, encoders, decoders with a cache, recurrences, host loops, symbolic sizes.
+# One of each kind: convolutions, depthwise ones, encoders, decoders with a cache, recurrences,
+# host loops, symbolic sizes.
 QUICK = (
     "resnet_small",
     "mobilenet_v3_small",

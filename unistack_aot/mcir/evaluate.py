@@ -102,8 +102,7 @@ def _run(body: Iterable[Stmt], scope: Scope) -> None:
             case Loop():
                 _loop(stmt, scope)
             case Stream():
-                for start in range(0, int(index_array(stmt.extent, scope.variables)), stmt.step):
-                    _run(stmt.body, scope.bind(stmt.var, np.asarray(start, np.int64)))
+                _stream(stmt, scope)
             case Tile():
                 _declare(stmt, scope)
             case Fill():
@@ -120,6 +119,13 @@ def _run(body: Iterable[Stmt], scope: Scope) -> None:
                 pass
             case _:
                 assert_never(stmt)
+
+
+def _stream(stream: Stream, scope: Scope) -> None:
+    extent = index_array(stream.extent, scope.variables)
+    for start in range(0, int(extent.max(initial=0)), stream.step):
+        inner = scope.bind(stream.var, np.asarray(start, np.int64))
+        _run(stream.body, inner.where(start < extent) if extent.ndim else inner)
 
 
 def _loop(loop: Loop, scope: Scope) -> None:

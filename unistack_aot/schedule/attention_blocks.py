@@ -1,4 +1,7 @@
-"""Which block of queries and keys realises an attention on a machine with managed near memory. Not here: recognising it (attention.py)."""
+"""Which block of queries and keys realises an attention on a machine with managed near memory.
+
+Not here: recognising it (attention.py).
+"""
 
 from __future__ import annotations
 

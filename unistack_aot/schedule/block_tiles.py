@@ -1,4 +1,4 @@
-"""Contractions on machines with managed near memory: a group owns a tile of the result, operands stream through near tiles.
+"""Contractions on machines with managed near memory: a group owns a result tile, operands stream through near tiles.
 
 Not here: what a contraction is (contraction.py), which tile instructions exist (targets), attention (attention.py).
 """
@@ -11,10 +11,12 @@ from math import ceil
 
 from unistack_aot.base.symbolic import (
     Dim,
+    Range,
     Ranges,
     bounds,
     ceildiv,
     linear_split,
+    maximum,
     minimum,
     simplify,
     substitute,
@@ -51,13 +53,23 @@ from unistack_aot.schedule.tile_instruction import TileInstruction
 
 FEWEST = 8  # rows or columns below this waste most of any tile; folds do better
 OPEN_EXTENT = 512  # what an extent without a bound counts as
-LONG_COLUMNS = 256  # columns per image from which the last, partly filled tile of each image does not matter
+LONG_COLUMNS = (
+    256  # columns per image from which the last, partly filled tile of each image does not matter
+)
+PARTS = (
+    1,
+    2,
+    4,
+    8,
+    16,
+)  # into how many the depth may be split where the grid would not fill the machine
+LEAST_PART = 128  # depth of a part below which starting its pipeline costs more than it computes
 STAGES = 3  # tiles in flight with asynchronous copies; more stages cost near memory and with it resident groups
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """One side of a contraction: `outer` axes are its own (rows or columns); `inner` says that depth is contiguous in it."""
+    """One side of a contraction: `outer` are its own axes (rows or columns); `inner`: depth is contiguous in it."""
 
     factor: Factor
     param: Param
@@ -109,34 +121,57 @@ def choose_tile(
     tiles: Sequence[TileInstruction],
     machine: Machine,
     ranges: Ranges,
-) -> tuple[TileInstruction, Decision] | No:
-    """The tile instruction with the least predicted time; a reason if none pays."""
-    rows, cols, deep = (_size(product(x), ranges) for x in (site.rows, site.cols, site.depth))
-    if min(rows, cols) < FEWEST or deep < FEWEST:
-        return No(f"{rows} x {cols} x {deep} fills no tile")
-    batch = _size(product(site.batch), ranges)
+) -> tuple[TileInstruction, int, Decision] | No:
+    """The tile instruction and the number of depth parts with the least predicted time; a reason if none pays."""
+    sizes = Sizes(
+        *(_size(product(x), ranges) for x in (site.rows, site.cols, site.depth, site.batch))
+    )
+    if min(sizes.rows, sizes.cols, sizes.depth) < FEWEST:
+        return No(f"{sizes} fills no tile")
     a_inner = operand(kernel, site, site.a, site.rows, ranges).inner
     b_inner = operand(kernel, site, site.b, site.cols, ranges).inner
-    fitting = [tile for tile in tiles if tile.takes(a_inner, b_inner)]
     scored = sorted(
-        ((predicted(tile, rows, cols, deep, batch, machine), tile) for tile in fitting),
-        key=lambda pair: (pair[0], pair[1].name),
+        (
+            (predicted(tile, parts, sizes, machine), tile, parts)
+            for tile in tiles
+            if tile.takes(a_inner, b_inner)
+            for parts in PARTS
+            if parts == 1 or sizes.depth >= parts * LEAST_PART
+        ),
+        key=lambda each: (each[0], each[1].name, each[2]),
     )
     if not scored:
         return No("no tile instruction takes these dtypes")
-    tried = tuple(f"{tile.name} {seconds * 1e6:.2f} us" for seconds, tile in scored[1:6])
-    best = scored[0][1]
-    because = (
-        f"{scored[0][0] * 1e6:.2f} us predicted on {machine.id}: {batch} x {rows} x {cols} x {deep}"
+    words = [f"{tile.name}{f' in {parts} parts' if parts > 1 else ''}" for _, tile, parts in scored]
+    tried = tuple(
+        f"{word} {seconds * 1e6:.2f} us"
+        for word, (seconds, _, _) in zip(words[1:6], scored[1:6], strict=True)
     )
-    return best, Decision("tile", ", ".join(outputs_of(kernel)), best.name, because, tried)
+    seconds, best, parts = scored[0]
+    because = f"{seconds * 1e6:.2f} us predicted on {machine.id}: {sizes}"
+    subject = ", ".join(outputs_of(kernel))
+    return best, parts, Decision("tile", subject, words[0], because, tried)
 
 
-def predicted(
-    tile: TileInstruction, rows: int, cols: int, deep: int, batch: int, machine: Machine
-) -> float:
-    """Seconds: whole waves of groups, each at the share of the engine that resident groups reach together."""
-    blocks = ceil(rows / tile.rows) * ceil(cols / tile.cols) * batch
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Extents of a contraction as numbers; symbolic ones count as their bound or a usual size."""
+
+    rows: int
+    cols: int
+    depth: int
+    batch: int
+
+    def __str__(self) -> str:
+        return f"{self.batch} x {self.rows} x {self.cols} x {self.depth}"
+
+
+def predicted(tile: TileInstruction, parts: int, sizes: Sizes, machine: Machine) -> float:
+    """Seconds: whole waves of groups, each at the share of the engine that resident groups reach together.
+
+    Depth in `parts` costs a second launch that reads what the parts wrote.
+    """
+    blocks = ceil(sizes.rows / tile.rows) * ceil(sizes.cols / tile.cols) * sizes.batch * parts
     near = stage_bytes(tile, False, True) * STAGES
     held = tile.per_worker[0] * tile.per_worker[1] + 40
     resident = max(1, resident_groups(machine, tile.workers, held, near).groups)
@@ -144,13 +179,18 @@ def predicted(
     if found is None:
         return float("inf")
     rate = found.value / machine.parallel_units
-    flops = 2.0 * tile.rows * tile.cols * (ceil(deep / tile.depth) * tile.depth)
+    steps = ceil(ceil(sizes.depth / tile.depth) / parts)
+    flops = 2.0 * tile.rows * tile.cols * steps * tile.depth
     busiest = ceil(blocks / machine.parallel_units)
     # Eight warps on a unit hide the latency of near memory; fewer leave the engine waiting.
     warps = min(busiest, resident) * tile.workers / machine.lanes
     hiding = min(1.0, (warps / 8) ** 0.5)
-    start = machine.latency("far").value * 2
-    return start + busiest * flops / (rate * tile.share * hiding)
+    seconds = machine.latency("far").value * 2 + busiest * flops / (rate * tile.share * hiding)
+    if parts == 1:
+        return seconds
+    moved = 2.0 * parts * sizes.rows * sizes.cols * sizes.batch * tile.accumulator.bytes
+    again = machine.launch_cost(graph=True).value + machine.latency("far").value
+    return seconds + again + moved / machine.bandwidth("far").value
 
 
 def stage_bytes(tile: TileInstruction, a_inner: bool, b_inner: bool) -> int:
@@ -178,7 +218,7 @@ def operand(
     joint = linear_split(offset, "k")
     inner = joint is not None and joint[0] == 1
     if not inner and site.depth and outer:
-        # Depth in parts: contiguous inside its last axis is enough, if that is long and the outer axes are not contiguous.
+        # Depth in parts: contiguous inside its last axis is enough, if that is long and rows are not contiguous.
         plain = tuple(e for e in factor.load.index if not isinstance(e, Scalar))
         offset = simplify(param.layout.offset(param.shape, plain), site_ranges(site, ranges))
         deep, wide = site.depth[-1], outer[-1]
@@ -208,9 +248,14 @@ def joint_index(
 
 
 def block_tiled(
-    kernel: Kernel, site: Site, tile: TileInstruction, machine: Machine, ranges: Ranges
+    kernel: Kernel,
+    site: Site,
+    tile: TileInstruction,
+    machine: Machine,
+    ranges: Ranges,
+    parts: int = 1,
 ) -> Kernel:
-    """The contraction as one group per result tile, operands streamed through near memory.
+    """The contraction as one group per result tile (and part of the depth), operands streamed through near memory.
 
     before:
         for i in M role=map { for j in N role=map { acc = fold sum over k in K of a[i, k] * b[k, j]; y[i, j] = acc } }
@@ -223,20 +268,22 @@ def block_tiled(
     a = operand(kernel, site, site.a, site.rows, ranges)
     b = operand(kernel, site, site.b, site.cols, ranges)
     total_rows, total_cols, deep = (product(x) for x in (site.rows, site.cols, site.depth))
-    first_row = symbol("row_tile") * tile.rows
-    first_col = symbol("col_tile") * tile.cols
+    first_row, first_col = symbol("row_tile") * tile.rows, symbol("col_tile") * tile.cols
+    share = deep if parts == 1 else ceildiv(ceildiv(deep, parts), tile.depth) * tile.depth
+    start: Dim = 0 if parts == 1 else symbol("part") * share
     rows = Span("m", first_row, _part(total_rows, first_row, tile.rows))
     cols = Span("n", first_col, _part(total_cols, first_col, tile.cols))
-    slab = Span("k", symbol("k0"), _part(deep, symbol("k0"), tile.depth))
+    even = isinstance(deep, int) and deep % (tile.depth * parts) == 0
+    place = start + symbol("k0")
+    slab = Span("k", place, tile.depth if even else minimum(tile.depth, deep - place))
     a_shape, a_fill, a_view = _near("a_near", a, site, rows, slab, tile.rows, tile, ranges)
     b_shape, b_fill, b_view = _near("b_near", b, site, cols, slab, tile.cols, tile, ranges)
-    contract = Contract(
-        "acc", a_view, b_view, rows, cols, (Axis("k", slab.extent),), tile.name,
-        (tile.rows, tile.cols, tile.depth),
-    )  # fmt: skip
-    near = stage_bytes(tile, a.inner, b.inner)
-    depth = stages_of(tile, machine, near)
-    stream = Stream("k0", deep, tile.depth, depth, (a_fill, b_fill, Sync(), contract, Sync()))
+    sizes = (tile.rows, tile.cols, tile.depth)
+    depth = (Axis("k", slab.extent),)
+    contract = Contract("acc", a_view, b_view, rows, cols, depth, tile.name, sizes)
+    stages = stages_of(tile, machine, stage_bytes(tile, a.inner, b.inner))
+    extent = share if even or parts == 1 else minimum(share, maximum(0, deep - start))
+    stream = Stream("k0", extent, tile.depth, stages, (a_fill, b_fill, Sync(), contract, Sync()))
     env = decoded(site.rows, symbol("m")) | decoded(site.cols, symbol("n"))
     drain = Drain("acc", rows, cols, site.acc.name, substitute_vars(site.tail, env))
     body: tuple[Stmt, ...] = (
@@ -248,6 +295,7 @@ def block_tiled(
     )
     grid = (
         *site.batch,
+        *((Axis("part", parts),) if parts > 1 else ()),
         Axis("row_tile", ceildiv(total_rows, tile.rows)),
         Axis("col_tile", ceildiv(total_cols, tile.cols)),
     )
@@ -292,7 +340,7 @@ def _size(extent: Dim, ranges: Ranges) -> int:
     return OPEN_EXTENT if high is None else min(high, 1 << 16)
 
 
-def site_ranges(site: Site, ranges: Ranges) -> dict[str, tuple[int | None, int | None]]:
+def site_ranges(site: Site, ranges: Ranges) -> dict[str, Range]:
     """The ranges with those of every loop and summed variable of a site."""
     inside = dict(ranges)
     for axis in (*site.batch, *site.rows, *site.cols, *site.depth):

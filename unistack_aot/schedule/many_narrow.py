@@ -1,16 +1,26 @@
-"""Loop roles for machines of many narrow workers (GPUs): which rows go to a thread, a warp or a group, and in what width.
+"""Loop roles for machines of many narrow workers (GPUs): which rows go to a thread, a warp or a group, and how wide.
 
 Not here: contractions (block_tiles.py), attention (attention.py), which accesses are wide (vectors.py).
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import prod
 
-from unistack_aot.base.symbolic import Dim, Ranges, ceildiv, divisible, minimum, symbol, symbols
+from unistack_aot.base.symbolic import (
+    Dim,
+    Range,
+    Ranges,
+    ceildiv,
+    divisible,
+    minimum,
+    symbol,
+    symbols,
+)
 from unistack_aot.hw.machine import Machine
-from unistack_aot.mcir.accesses import accesses
+from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.nodes import (
     Access,
     Axis,
@@ -31,7 +41,7 @@ from unistack_aot.schedule.operators import can_fuse, fused
 from unistack_aot.schedule.vectors import is_straight, stride_in, width_of
 
 SYMBOLIC = 1 << 20  # what an extent without a bound counts as
-MAP_GROUP = 256  # threads of a group that maps elements: eight warps hide each other's latency, and few blocks stay idle
+MAP_GROUP = 256  # threads of a group that maps elements: eight warps hide each other's latency
 WARPS = 4  # rows of one group when a warp owns a row
 SHORT_ROW = 32  # rows up to this length are folded by one thread: a warp would idle
 LONG_ROW = 1024  # rows beyond this length keep a whole group busy
@@ -50,10 +60,10 @@ class Nest:
         return product(axis.extent for axis in self.axes)
 
 
-def product(extents: object) -> Dim:
+def product(extents: Iterable[Dim]) -> Dim:
     """The product of extents."""
     result: Dim = 1
-    for extent in extents:  # type: ignore[attr-defined]
+    for extent in extents:
         result = result * extent
     return result
 
@@ -364,9 +374,9 @@ class Row:
         return Fold(fold.states, fold.monoid, axes, values, body, self.role)
 
     def _rewritten(
-        self, values: tuple[object, ...], body: tuple[Stmt, ...], env: dict[str, Dim]
-    ) -> tuple[tuple[object, ...], tuple[Stmt, ...]]:
-        lets = tuple(Let(f"v{k}", v) for k, v in enumerate(values))  # type: ignore[arg-type]
+        self, values: tuple[Scalar, ...], body: tuple[Stmt, ...], env: dict[str, Dim]
+    ) -> tuple[tuple[Scalar, ...], tuple[Stmt, ...]]:
+        lets = tuple(Let(f"v{k}", v) for k, v in enumerate(values))
         fresh = substitute_vars(lets, env)
         return tuple(s.value for s in fresh if isinstance(s, Let)), substitute_vars(body, env)
 
@@ -435,13 +445,13 @@ def _number(extent: Dim) -> int:
     return extent if isinstance(extent, int) else SYMBOLIC
 
 
-def _axis_ranges(axes: tuple[Axis, ...]) -> dict[str, tuple[int | None, int | None]]:
+def _axis_ranges(axes: tuple[Axis, ...]) -> dict[str, Range]:
     return {
         axis.var: (0, axis.extent - 1 if isinstance(axis.extent, int) else None) for axis in axes
     }
 
 
-def _bounded(ranges: Ranges, body: tuple[Stmt, ...]) -> dict[str, tuple[int | None, int | None]]:
+def _bounded(ranges: Ranges, body: tuple[Stmt, ...]) -> dict[str, Range]:
     """The ranges with every loop and fold variable of a body."""
     inside = dict(ranges)
     for stmt in walk(body):
@@ -453,8 +463,3 @@ def _bounded(ranges: Ranges, body: tuple[Stmt, ...]) -> dict[str, tuple[int | No
             case _:
                 pass
     return inside
-
-
-def far_accesses(kernel: Kernel, ranges: Ranges) -> int:
-    """How many far accesses a kernel's text has (what a decision record shows)."""
-    return len(accesses(kernel, kernel.body, ranges))

@@ -6,6 +6,7 @@ Not here: panels of the host's tile instruction (panels.py).
 from __future__ import annotations
 
 from dataclasses import replace
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -45,14 +46,17 @@ def suits(
 def packed(
     site: Site, factor: Factor, outer: tuple[Axis, ...], inner: bool, element: DType, array: Array
 ) -> Array | None:
-    """[batch..., outer, depth] (`inner`) or [batch..., depth, outer], rows padded to 16 bytes; None if extents are symbolic."""
+    """[batch..., outer, depth] (`inner`) or [batch..., depth, outer], rows padded to 16 bytes.
+
+    None if an extent is symbolic or the operand guarded.
+    """
     axes = (*_batch(site, factor), *outer, *site.depth)
-    if factor.within is not None or not all(isinstance(axis.extent, int) for axis in axes):
+    sizes = [axis.extent for axis in axes if isinstance(axis.extent, int)]
+    if factor.within is not None or len(sizes) < len(axes):
         return None
-    sizes = [axis.extent for axis in axes]
     variables = {
-        axis.var: np.arange(axis.extent).reshape(-1, *(1,) * (len(axes) - 1 - place))  # type: ignore[arg-type]
-        for place, axis in enumerate(axes)
+        axis.var: np.arange(size).reshape(-1, *(1,) * (len(axes) - 1 - place))
+        for place, (axis, size) in enumerate(zip(axes, sizes, strict=True))
     }
     entries = tuple(
         index_array(entry, variables)
@@ -60,8 +64,8 @@ def packed(
         if not isinstance(entry, Scalar)
     )
     whole = np.broadcast_to(array[entries], sizes)
-    batch = [int(axis.extent) for axis in _batch(site, factor)]  # type: ignore[arg-type]
-    rows = int(np.prod([axis.extent for axis in outer], dtype=np.int64))
+    held = len(_batch(site, factor))
+    batch, rows = sizes[:held], prod(sizes[held : held + len(outer)])
     matrix = whole.reshape(*batch, rows, -1)
     matrix = matrix if inner else np.swapaxes(matrix, -1, -2)
     step = COPY_BYTES // element.bytes

@@ -1,4 +1,7 @@
-"""What a scheduler knows of a tile instruction: sizes, workers, element types, near bytes. Targets declare them as data."""
+"""What a scheduler knows of a tile instruction: sizes, workers, element types, near bytes.
+
+Not here: the instructions themselves, which targets declare as data.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,8 @@ from unistack_aot.base.dtypes import DType
 class TileInstruction:
     """`acc[rows, cols] += a[rows, depth] b[depth, cols]`, done by `workers` threads of one group together.
 
-    `engine` and `rate_dtype` name the map entry with its peak rate; `share` is the part of that peak which its operand traffic
-    between near memory and registers allows.
+    `engine` and `rate_dtype` name the map entry with its peak rate; `share` is the part of that peak which the traffic
+    of operands between near memory and registers allows.
     """
 
     name: str
@@ -35,13 +38,13 @@ class TileInstruction:
         return (a_inner or rows % self.run == 0) and (b_inner or cols % self.run == 0)
 
     def near_bytes(self, rows: int, cols: int, by_rows: bool) -> int:
-        """Shared bytes of one operand tile stored as rows x cols; `by_rows`: eight rows are read at once, not columns."""
+        """Near bytes of an operand tile stored as rows x cols; `by_rows`: eight rows are read at once, not columns."""
         per_chunk = 16 // self.element.bytes
         return rows * padded_chunks(cols // per_chunk, by_rows or self.element.bytes == 2) * 16
 
 
 def padded_chunks(chunks: int, by_rows: bool) -> int:
-    """16-byte chunks of a near tile's row: as many as there are where they permute, padded against conflicts elsewhere."""
+    """16-byte chunks of a near tile's row: just those it has where they permute, padded against conflicts elsewhere."""
     if chunks % 8 == 0 or chunks in (1, 2, 4):
         return chunks
     return chunks | 1 if by_rows else chunks + (10 - chunks % 8) % 8

@@ -76,7 +76,7 @@ def find_turn(kernel: Kernel, ranges: Ranges) -> Turn | No:
         source = params[load.buffer]
         if stride_in(source, load.index, write.var, inside) in (0, 1):
             continue
-        read = _contiguous(axes, lambda v, s=source, l=load: stride_in(s, l.index, v, inside))
+        read = _contiguous(axes, lambda v, s=source, x=load: stride_in(s, x.index, v, inside))
         if read is not None and read is not write:
             turned.append((load, read))
     if len({load for load, _ in turned}) != 1:

@@ -1,4 +1,7 @@
-"""Which accesses of a loop move as one wide access: contiguous in its variable, and aligned. Not here: how wide loops are made."""
+"""Which accesses of a loop move as one wide access: contiguous in its variable, and aligned.
+
+Not here: how wide loops are made (many_narrow.py).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Prints attention as calls of ua/attention.cuh: queries near, keys and values streamed, an online softmax. Not here: which block sizes."""
+"""Prints attention as calls of ua/attention.cuh: queries near, keys and values streamed, an online softmax.
+
+Not here: which block sizes (schedule/attention_blocks.py).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Prints how near tiles are filled: tile copies of strided matrices, gathers of everything else. Not here: pipelines (tiles.py)."""
+"""Prints how near tiles are filled: tile copies of strided matrices, gathers of everything else.
+
+Not here: pipelines (tiles.py).
+"""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ from unistack_aot.hw.machine import Machine
 from unistack_aot.schedule.attention_blocks import AttentionBlock
 from unistack_aot.schedule.tile_instruction import TileInstruction
 
-# Block rows, columns, depth; rows and columns per thread. The share of the FMA peak follows from loads per multiply-add:
-# (1 / rows + 1 / cols) words from near memory per product, at one word per lane and four products' time.
+# Block rows, columns, depth; rows and columns per thread; share of the FMA peak. The share falls with the words
+# loaded from near memory per product, 1 / rows + 1 / cols of the thread's tile; assumed until probed.
 _FMA = (
     (128, 128, 16, 8, 8, 0.85),
     (128, 64, 16, 8, 4, 0.75),
@@ -23,7 +23,7 @@ _FMA = (
     (8, 128, 16, 4, 4, 0.50),
 )
 
-# Block rows, columns, depth; warps along rows and columns; share of the peak.
+# Block rows, columns, depth; warps along rows and columns; share of the peak, assumed until probed.
 _MMA = (
     (128, 128, 32, 2, 4, 0.75),
     (128, 64, 32, 2, 2, 0.65),

@@ -23,6 +23,7 @@ from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.many_narrow import assign_roles, stages
 from unistack_aot.schedule.narrow_floats import widened
+from unistack_aot.schedule.split_depth import finishing, partial, workspace_shape
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.schedule.transposes import find_turn, turned
@@ -61,24 +62,32 @@ class Legalizer:
 
     def launch(self, launch: Launch) -> list[Launch]:
         """The launches that one launch becomes."""
-        return [self.decide(part, launch) for part in stages(opened(launch))]
+        parts = stages(opened(launch))
+        return [each for part in parts for each in self.decide(part, launch)]
 
-    def decide(self, kernel: Kernel, launch: Launch) -> Launch:
-        """A launch of one nest, realised by a tile instruction or with roles for its loops."""
-        for found in (self.attention(kernel), self.contraction(kernel)):
-            if not isinstance(found, No):
-                return closed(found, launch)
-        plain = closed(kernel, launch)
-        if plain.kernel not in self.decided:
-            kernel = widened(plain.kernel)
+    def decide(self, kernel: Kernel, launch: Launch) -> list[Launch]:
+        """The launches of one nest, realised by a tile instruction or with roles for its loops."""
+        attended = self.attention(kernel)
+        if not isinstance(attended, No):
+            return [closed(attended, launch)]
+        tiled = self.contraction(kernel)
+        if isinstance(tiled, No):
+            return [self.roles(closed(kernel, launch))]
+        first, *rest = (closed(each, launch) for each in tiled)
+        return [first, *map(self.roles, rest)]
+
+    def roles(self, launch: Launch) -> Launch:
+        """A launch of one nest with roles for its loops; equal kernels are decided once."""
+        if launch.kernel not in self.decided:
+            kernel = widened(launch.kernel)
             turn = find_turn(kernel, self.ranges)
             if isinstance(turn, No):
                 found, decision = assign_roles(kernel, self.ranges, self.machine)
             else:
                 found, decision = turned(kernel, turn)
             self.decisions.append(decision)
-            self.decided[plain.kernel] = canonical(found)
-        return replace(plain, kernel=self.decided[plain.kernel])
+            self.decided[launch.kernel] = canonical(found)
+        return replace(launch, kernel=self.decided[launch.kernel])
 
     def attention(self, kernel: Kernel) -> Kernel | No:
         """An attention over blocks of queries, if some block fits."""
@@ -92,8 +101,8 @@ class Legalizer:
         self.decisions.append(chosen[1])
         return chosen[0]
 
-    def contraction(self, kernel: Kernel) -> Kernel | No:
-        """A contraction over near tiles, if some tile instruction pays."""
+    def contraction(self, kernel: Kernel) -> tuple[Kernel, ...] | No:
+        """A contraction over near tiles, if some tile instruction pays; two kernels if its depth is split."""
         site = find_site(kernel)
         if isinstance(site, No):
             return site
@@ -103,14 +112,20 @@ class Legalizer:
         chosen = choose_tile(kernel, site, tiles, self.machine, self.ranges)
         if isinstance(chosen, No):
             return chosen
-        tile, decision = chosen
+        tile, parts, decision = chosen
         self.decisions.append(decision)
         tail = widened(kernel.with_body(site.tail)).body
         kernel, site = self.packed(kernel, replace(site, tail=tail), tile)
-        return block_tiled(kernel, site, tile, self.machine, self.ranges)
+        if parts == 1:
+            return (block_tiled(kernel, site, tile, self.machine, self.ranges),)
+        name = f"w{len(self.buffers)}"
+        self.buffers[name] = Buffer(name, site.acc.dtype, workspace_shape(site, parts))
+        summed, inner = partial(kernel, site, name, parts)
+        first = block_tiled(summed, inner, tile, self.machine, self.ranges, parts)
+        return first, finishing(kernel, site, name, parts)
 
     def packed(self, kernel: Kernel, site: Site, tile: TileInstruction) -> tuple[Kernel, Site]:
-        """The site with constant operands in the form that fills tiles fastest: depth inner on the left, outer on the right."""
+        """The site with constant operands laid out for tile copies: depth inner on the left, outer on the right."""
         sides = ((site.a, site.rows, True), (site.b, site.cols, False))
         fresh: list[Factor] = []
         params = list(kernel.params)

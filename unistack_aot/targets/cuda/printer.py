@@ -1,4 +1,7 @@
-"""How a GPU runs parallel loops and shared folds: block, thread and lane numbers, reductions. Not here: tiles (tiles.py)."""
+"""How a GPU runs parallel loops and shared folds: block, thread and lane numbers, reductions.
+
+Not here: tiles (tiles.py).
+"""
 
 from __future__ import annotations
 

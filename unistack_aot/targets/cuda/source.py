@@ -62,6 +62,7 @@ def kernel_text(
         block=(str(kernel.group), "1", "1"),
         shared_bytes=str(shared),
         origins=origins,
+        far_bytes=text(far_bytes(kernel)),
     )
     return KernelText(render(nodes), target.monoids, described)
 
@@ -108,6 +109,15 @@ def grid_of(kernel: Kernel) -> Dim:
     total: Dim = 1
     for loop in grid_loops(outer):
         total = total * loop.extent
+    return total
+
+
+def far_bytes(kernel: Kernel) -> Dim:
+    """Bytes of far memory that a launch must move at least: every parameter once, twice if read and written."""
+    total: Dim = 0
+    for param in kernel.params:
+        times = 2 if param.access is Access.INOUT else 1
+        total = total + param.layout.elements(param.shape) * param.dtype.bytes * times
     return total
 
 

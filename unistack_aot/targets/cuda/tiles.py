@@ -1,4 +1,7 @@
-"""Prints contractions over near tiles: the tile's type, the stream that fills near memory, the drain. Not here: loops, folds."""
+"""Prints contractions over near tiles: the tile's type, the stream that fills near memory, the drain.
+
+Not here: loops, folds (printer.py).
+"""
 
 from __future__ import annotations
 

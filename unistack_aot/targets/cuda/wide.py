@@ -1,4 +1,7 @@
-"""Vector steps: wide loads into registers, an unrolled loop over the elements, wide stores. Not here: who takes which step."""
+"""Vector steps: wide loads into registers, an unrolled loop over the elements, wide stores.
+
+Not here: who takes which step (printer.py).
+"""
 
 from __future__ import annotations
 

@@ -121,9 +121,12 @@ def _fault(fault: Exception, debug: bool) -> int:
         traceback.print_exception(fault)
     frames = traceback.extract_tb(fault.__traceback__)
     place = f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "unknown"
-    what = fault.what if isinstance(fault, UnistackError) else f"{type(fault).__name__}: {fault}"
+    if isinstance(fault, UnistackError):
+        what, place = fault.what, fault.at or place
+    else:
+        what = f"{type(fault).__name__}: {fault}"
     error = UnistackError(
-        f"a fault of unistack-aot itself: {' '.join(what.split())}",
+        f"a fault of unistack-aot itself: {(what.splitlines() or [''])[0]}",
         at=place,
         hint="please report it with the model, or its `doctor` output; --debug shows more",
     )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from unistack_aot.artifact.manifest import Certificate, Manifest, Variant
 from unistack_aot.base.errors import UnistackError
 from unistack_aot.cli.face import size
+from unistack_aot.pipeline import UNBOUNDED as UNBOUNDED
 from unistack_aot.runtime.layout import certify
-
-UNBOUNDED = 1 << 31
 
 
 def certificates(manifest: Manifest, variant: Variant) -> list[tuple[str, Certificate]]:

@@ -6,13 +6,14 @@ Not here: the stages evaluated in numpy (fuzzing.py).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 import unistack_aot as ua
-from models.fuzzing import Fault, Judge, Skip, Subject, reference_outputs
+from models.fuzzing import Fault, Judge, Skip, Subject, reduced, reference_outputs
 from models.random_blocks import VOCABULARY
 from models.random_graph import Made, Unfit, generate, packed
 from unistack_aot.base.errors import UnistackError
@@ -21,17 +22,29 @@ from unistack_aot.check.oracles import bound
 PACK_OPSET = 20
 
 
-def packs(first: int, size: int, special: bool = False) -> Iterator[Made]:
-    """Models packed `size` at a time, from seeds counted from `first`; each part can be judged."""
+@dataclass(frozen=True, slots=True)
+class Pack:
+    """Several models in one; a part's values start with its prefix."""
+
+    whole: Made
+    parts: Mapping[str, Made]
+
+    def part(self, output: str) -> Made:
+        """The model that an output belongs to."""
+        return self.parts[output.partition("_")[0]]
+
+
+def packs(first: int, size: int, special: bool = False) -> Iterator[Pack]:
+    """Models packed `size` at a time, from seeds counted from `first`."""
     seed = first
     while True:
-        parts: list[Made] = []
+        parts: dict[str, Made] = {}
         while len(parts) < size:
-            seed += 1
             part = part_of(seed, special)
             if part is not None:
-                parts.append(part)
-        yield packed(parts)
+                parts[f"g{seed}"] = part
+            seed += 1
+        yield Pack(packed(list(parts.values())), parts)
 
 
 def part_of(seed: int, special: bool = False) -> Made | None:
@@ -46,31 +59,55 @@ def part_of(seed: int, special: bool = False) -> Made | None:
     return made
 
 
-def run_compiled(made: Made, folder: Path, target: str = "cpu", device: str = "cpu") -> list[Fault]:
-    """What is wrong with a model compiled and run with poisoned memory: one fault per output."""
+def run_compiled(made: Made, folder: Path, target: str = "cpu") -> dict[str, Fault]:
+    """What is wrong with a model compiled and run with poisoned memory, by output.
+
+    The first inputs are run again at the end: nothing of the other runs may remain.
+    """
     package = folder / f"pack_{made.seed}.pkg"
     ua.compile_model(made.model, package, targets=(target,))
+    device = target.partition(":")[0]
     session = ua.load(package, device=device, poison=device == "cpu")
     subject = Subject(made.model, made.feeds)
     faults: dict[str, Fault] = {}
     for binding, feeds in enumerate((*made.feeds, made.feeds[0])):
-        judge = Judge(
-            bound(subject.imported.graph, feeds),
-            feeds,
-            (subject.evaluated("import", feeds), reference_outputs(made.model, feeds)),
-        )
-        got = session.run(feeds)
-        for name, reason in wrong_outputs(judge, got).items():
-            faults.setdefault(name, Fault(target, reason, binding))
-    return list(faults.values())
+        references = (subject.evaluated("import", feeds), reference_outputs(made.model, feeds))
+        judge = Judge(bound(subject.imported.graph, feeds), feeds, references)
+        for name, reason in wrong_outputs(judge, session.run(feeds)).items():
+            faults.setdefault(name, Fault(target, f"{name}: {reason}", binding))
+    return faults
 
 
-def wrong_outputs(judge: Judge, got: Mapping[str, object]) -> dict[str, str]:
+def wrong_outputs(judge: Judge, got: Mapping[str, Any]) -> dict[str, str]:
     """Why each wrong output is wrong."""
     found: dict[str, str] = {}
     for name, node in judge.graph.outputs:
-        only = replace(judge.graph, outputs=((name, node),))
-        reason = Judge(only, judge.feeds, judge.references).wrong(got)  # type: ignore[arg-type]
+        only = replace(judge, graph=replace(judge.graph, outputs=((name, node),)))
+        reason = only.wrong(got)
         if reason:
             found[name] = reason
     return found
+
+
+def smallest(part: Made, folder: Path, target: str, attempts: int = 12) -> onnx.ModelProto:
+    """A smaller model that also fails when it is compiled; each attempt is a compilation."""
+    size = [len(part.model.graph.node) + len(part.model.graph.output)]
+    left = [attempts]
+
+    def fails(model: onnx.ModelProto) -> bool:
+        count = len(model.graph.node) + len(model.graph.output)
+        if count >= size[0] or not model.graph.node or left[0] <= 0:
+            return False
+        left[0] -= 1
+        names = {i.name for i in model.graph.input}
+        feeds = tuple({k: v for k, v in f.items() if k in names} for f in part.feeds)
+        try:
+            onnx.checker.check_model(model)
+            found = run_compiled(Made(part.seed, model, feeds), folder, target)
+        except Exception:  # an unusable reduction
+            return False
+        if found:
+            size[0] = count
+        return bool(found)
+
+    return reduced(part.model, fails)

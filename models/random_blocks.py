@@ -300,7 +300,7 @@ def resize(b: Builder) -> Value:
     if mode == "nearest":
         options["nearest_mode"] = b.random.choice(("floor", "round_prefer_floor", "ceil"))
     scales = [1.0, 1.0, *(b.random.choice((1.0, 2.0, 0.5, 1.5)) for _ in range(x.rank - 2))]
-    if b.chance(0.5):
+    if b.opset < 18 or b.chance(0.5):
         return b.node("Resize", [x, None, b.constant(np.asarray(scales, np.float32))], **options)
     sizes = [*x.shape[:2], *(b.extent(9) for _ in range(x.rank - 2))]
     return b.node("Resize", [x, None, None, b.ints(sizes)], **options)

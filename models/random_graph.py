@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -343,7 +344,7 @@ def generate(
     for _ in range(count):
         grow(builder, words, weights)
     if not builder.nodes:
-        builder.node("Neg", [builder.real()])
+        builder.node("Neg", [builder.input("float32", [2, 3])])
     model = builder.model()
     bindings = (0, 1) if any(not v.fixed for v in builder.inputs.values()) else (0,)
     return Made(seed, model, tuple(builder.feeds(k) for k in bindings))
@@ -369,7 +370,14 @@ def packed(parts: Sequence[Made]) -> Made:
 
 
 def start(builder: Builder) -> None:
-    """The first input: rank 2 to 4 more often than others; a symbolic extent where wanted."""
+    """The first input."""
+    while not builder.values:
+        with suppress(Unfit):
+            first(builder)
+
+
+def first(builder: Builder) -> None:
+    """An input of rank 2 to 4 more often than others; a symbolic extent where wanted."""
     rank = builder.random.choices((1, 2, 3, 4, 5, 0), (2, 4, 4, 4, 1, 0.3))[0]
     shape: list[Extent] = [builder.extent(33) for _ in range(rank)]
     if rank == 4 and builder.chance(0.6):

@@ -9,56 +9,20 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.random_graph import INTEGERS, Builder, Extent, Unfit, Value
+from models.random_graph import CODES, INTEGERS, Builder, Extent, Unfit, Value
 
-UNARY = [
-    "Abs",
-    "Neg",
-    "Exp",
-    "Sigmoid",
-    "Tanh",
-    "Relu",
-    "Erf",
-    "Sin",
-    "Cos",
-    "Atan",
-    "Softplus",
-    "Softsign",
-    "Elu",
-    "Selu",
-    "LeakyRelu",
-    "HardSigmoid",
-    "Floor",
-    "Ceil",
-    "Round",
-    "Sign",
-    "Celu",
-    "ThresholdedRelu",
-    "Reciprocal",
-    "Identity",
-    "Asinh",
-    "Sinh",
-    "HardSwish",
-    "Mish",
-    "Gelu",
-    "Shrink",
-    "Tan",
-    "Cosh",
-]
+UNARY = (
+    *("Abs", "Neg", "Exp", "Sigmoid", "Tanh", "Relu", "Erf", "Sin", "Cos", "Atan", "Softplus"),
+    *("Softsign", "Elu", "Selu", "LeakyRelu", "HardSigmoid", "Floor", "Ceil", "Round", "Sign"),
+    *("Celu", "ThresholdedRelu", "Reciprocal", "Identity", "Asinh", "Sinh", "HardSwish", "Mish"),
+    *("Gelu", "Shrink", "Tan", "Cosh"),
+)
 BINARY = ("Add", "Mul", "Sub", "Div", "Max", "Min", "PRelu", "Pow", "Mean", "Sum")
 COMPARE = ("Less", "Greater", "Equal", "LessOrEqual", "GreaterOrEqual")
-REDUCE = [
-    "ReduceSum",
-    "ReduceMean",
-    "ReduceMax",
-    "ReduceMin",
-    "ReduceProd",
-    "ReduceL1",
-    "ReduceL2",
-    "ReduceSumSquare",
-    "ReduceLogSumExp",
-    "ReduceLogSum",
-]
+REDUCE = (
+    *("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"),
+    *("ReduceSumSquare", "ReduceLogSumExp", "ReduceLogSum"),
+)
 
 
 def unary(b: Builder) -> Value:
@@ -177,8 +141,6 @@ def cast(b: Builder) -> Value:
     if to == "uint8":
         if x.dtype in INTEGERS or x.is_float:
             x = b.node("Abs", [x])
-    from models.random_graph import CODES
-
     if x.is_float and to in INTEGERS:
         x = b.node("Clip", [x, *(b.constant(np.asarray(n, x.dtype)) for n in (-100, 100))])
     return b.node("Cast", [x], to=CODES[to])

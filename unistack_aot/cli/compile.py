@@ -7,7 +7,7 @@ from pathlib import Path
 from time import perf_counter
 
 from unistack_aot.artifact.reader import open_package
-from unistack_aot.base.errors import BadInput, MissingTool
+from unistack_aot.base.errors import BadInput, UnistackError
 from unistack_aot.base.options import DimRange, parse_dim
 from unistack_aot.check import Verdict, check, compile_model
 from unistack_aot.check.verdict import shown, table
@@ -16,6 +16,7 @@ from unistack_aot.cli.face import Face, duration, plural, size
 from unistack_aot.cli.memory import memory_line
 from unistack_aot.cli.targets import default_targets
 from unistack_aot.pipeline import Hooks, Report
+from unistack_aot.runtime.devices import gpu_present
 
 EXAMPLE = "unistack-aot bert.onnx -o bert.pkg --target cpu --dim batch=1..8"
 
@@ -141,16 +142,22 @@ def _checked(model: Path, report: Report, face: Face) -> list[Verdict]:
     """Check every kind of variant that runs here: a GPU's own only where there is a GPU."""
     families = dict.fromkeys(variant.target.partition(":")[0] for variant in report.variants)
     verdicts: list[Verdict] = []
+    missing: dict[str, str] = {}
     for device in families:
+        if device == "cuda" and not gpu_present():
+            missing[device] = "no GPU on this machine"
+            continue
         start = perf_counter()
         try:
             verdict = check(model, report.written.path, device=device)
-        except MissingTool as error:
-            face.say(f"  not checked      {device}: {error.what}")
+        except UnistackError as error:
+            missing[device] = error.what
             continue
         verdicts.append(verdict)
         _present_verdict(verdict, perf_counter() - start, face)
-    face.fact(checks=[facts_of(verdict) for verdict in verdicts])
+    for device, reason in missing.items():
+        face.say(f"  not checked      {device}: {reason}")
+    face.fact(not_checked=missing, checks=[facts_of(verdict) for verdict in verdicts])
     return verdicts
 
 

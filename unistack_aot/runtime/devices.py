@@ -57,10 +57,15 @@ def device_array(given: object, name: str) -> Any:
     return _backend().host_copy(given, name)
 
 
+def gpu_present() -> bool:
+    """Whether the system shows an NVIDIA GPU; the emulator's driver does not count."""
+    return any(Path(file).exists() for file in _GPU_FILES)
+
+
 def _automatic(package: Package, threads: int) -> Chosen:
     if not _variants(package, "cuda"):
         return Chosen("cpu", "the package has no CUDA variant", _cpu(package, threads))
-    if not any(Path(file).exists() for file in _GPU_FILES):
+    if not gpu_present():
         return Chosen("cpu", "this machine has no NVIDIA GPU", _cpu(package, threads))
     try:
         return Chosen("cuda:0", "a GPU is present", _cuda(package, "cuda", 0))

@@ -59,7 +59,7 @@ class ArrayData:
         solid = np.ascontiguousarray(array).reshape(np.shape(array))
         head = f"{dtype_of(solid.dtype).name}{solid.shape}".encode()
         digest = hashlib.sha256(head)
-        digest.update(solid.reshape(-1).view(np.uint8))  # without a copy: weights are large
+        digest.update(solid.reshape(-1).view(np.uint8).data)  # without a copy: weights are large
         return ArrayData(solid, digest.hexdigest())
 
     def __repr__(self) -> str:

@@ -25,7 +25,7 @@ from unistack_aot.base.symbolic import (
     symbol,
     terms,
 )
-from unistack_aot.codegen.ctree import CNode, Block, Line
+from unistack_aot.codegen.ctree import Block, CNode, Line
 from unistack_aot.codegen.dialect import Dialect
 from unistack_aot.ir.scalar import (
     Arg,
@@ -46,7 +46,9 @@ from unistack_aot.mcir.layout import Layout
 class Addresses:
     """Where buffers lie: logical shape and layout per buffer name, and the C expression of the base pointer."""
 
-    def __init__(self, shapes: Mapping[str, tuple[Dim, ...]], layouts: Mapping[str, Layout]) -> None:
+    def __init__(
+        self, shapes: Mapping[str, tuple[Dim, ...]], layouts: Mapping[str, Layout]
+    ) -> None:
         self.shapes = dict(shapes)
         self.layouts = dict(layouts)
 
@@ -72,7 +74,9 @@ class Printer:
             words.append(f"{sign}{body if size == 1 else f'{body} * {size}'}")
         if const or not words:
             words.append(f"+{const}" if const >= 0 and words else str(const))
-        text = " ".join(w[0] + " " + w[1:] if i and w[0] in "+-" else w for i, w in enumerate(words))
+        text = " ".join(
+            w[0] + " " + w[1:] if i and w[0] in "+-" else w for i, w in enumerate(words)
+        )
         alone = len(words) == 1 and all(coefficient == 1 for coefficient, _ in parts)
         return text if alone else f"({text})"
 
@@ -104,7 +108,9 @@ class Printer:
         shape = self.addresses.shapes[buffer]
         return simplify(self.addresses.layouts[buffer].offset(shape, index), self.ranges)
 
-    def element(self, buffer: str, index: tuple[IndexEntry, ...], names: Mapping[Scalar, str]) -> str:
+    def element(
+        self, buffer: str, index: tuple[IndexEntry, ...], names: Mapping[Scalar, str]
+    ) -> str:
         """`buffer[offset]`; data-dependent entries are printed as 64-bit terms of the offset."""
         plain = [e for e in index if not isinstance(e, Scalar)]
         if len(plain) == len(index):
@@ -178,7 +184,11 @@ class Printer:
                 lines += self._branches(node, names)
             elif uses[node] > 1:
                 name = self.temporary()
-                lines.append(Line(f"const {self.dialect.type(node.dtype)} {name} = {self.value(node, names)};"))
+                lines.append(
+                    Line(
+                        f"const {self.dialect.type(node.dtype)} {name} = {self.value(node, names)};"
+                    )
+                )
                 names[node] = name
         return tuple(lines), self.value(scalar, names)
 
@@ -262,7 +272,7 @@ def _integer(value: int, dtype: DType) -> str:
 
 def identifier(name: str) -> str:
     """A C identifier for a buffer, variable or dimension name; different names stay different."""
-    plain = [c if c.isalnum() and c.isascii() or c == "_" else f"_{ord(c):x}_" for c in name]
+    plain = [c if (c.isalnum() and c.isascii()) or c == "_" else f"_{ord(c):x}_" for c in name]
     safe = "".join(plain)
     return safe if safe == name and not safe[0].isdigit() else f"s_{safe}"
 

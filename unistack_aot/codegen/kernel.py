@@ -7,7 +7,7 @@ from typing import Protocol, assert_never
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim, Ranges, bounds, symbols
-from unistack_aot.codegen.ctree import CNode, Block, Directive, Line
+from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
 from unistack_aot.codegen.dialect import Dialect
 from unistack_aot.codegen.expr import Addresses, Printer, identifier
 from unistack_aot.ir.scalar import Call, Name, Scalar, index_symbols
@@ -88,9 +88,7 @@ class KernelWriter:
             case Loop():
                 return self.loop(stmt)
             case Fold():
-                return (
-                    self.fold(stmt) if stmt.role is Role.SEQ else self.target.fold(stmt, self)
-                )
+                return self.fold(stmt) if stmt.role is Role.SEQ else self.target.fold(stmt, self)
             case When():
                 return self.when(stmt)
             case Tile() | Fill() | Contract() | Drain() | Attend() | Stream() | Sync():
@@ -183,9 +181,7 @@ class KernelWriter:
             lines.append(Line(f"{self.dialect.type(start.dtype)} {identifier(state)} = {text};"))
         return tuple(lines)
 
-    def merge_point(
-        self, fold: Fold, monoid: Monoid, states: tuple[str, ...]
-    ) -> tuple[CNode, ...]:
+    def merge_point(self, fold: Fold, monoid: Monoid, states: tuple[str, ...]) -> tuple[CNode, ...]:
         """states = merge(states, lift(values))."""
         fields = monoid.fields(tuple(v.dtype for v in fold.values))
         held = tuple(Name(s, d) for s, d in zip(states, fields, strict=True))
@@ -203,7 +199,7 @@ class KernelWriter:
         if len(held) == 1:
             lines.append(Line(_update(held[0], fresh[0], texts[0])))
             return tuple(lines)
-        for k, (name, text) in enumerate(zip(held, texts, strict=True)):
+        for name, text in zip(held, texts, strict=True):
             kind = self.dialect.type(name.dtype)
             lines.append(Line(f"const {kind} next_{identifier(name.name)} = {text};"))
 

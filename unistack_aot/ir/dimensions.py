@@ -16,7 +16,9 @@ Objects = NDArray[Any]  # dtype object: ints, bools and Syms
 
 
 def symbolic_formula(formula: Scalar, args: tuple[Objects, ...]) -> Objects | None:
-    """Evaluate elementwise over dimensions; None where a comparison cannot be decided or a function has no exact meaning.
+    """Evaluate elementwise over dimensions.
+
+    None where a comparison cannot be decided or a function has no exact meaning.
 
     Symbols stand for extents: they are at least 0.
     """
@@ -96,8 +98,8 @@ _EXACT: dict[str, Callable[..., Any]] = {
     "neg": lambda a: -a,
     "div": _divide,
     "mod": lambda a, b: a % b,
-    "min": lambda a, b: minimum(a, b),
-    "max": lambda a, b: maximum(a, b),
+    "min": minimum,
+    "max": maximum,
     "lt": _decide_less,
     "le": lambda a, b: not _decide_less(b, a),
     "eq": _decide_equal,

@@ -1,4 +1,7 @@
-"""Canonical names inside kernels, so that equal kernels are equal values; and launches with buffers as parameter names."""
+"""Canonical names inside kernels, so that equal kernels are equal values.
+
+And launches with buffers as parameter names.
+"""
 
 from __future__ import annotations
 

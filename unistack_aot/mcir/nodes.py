@@ -66,7 +66,9 @@ class Let:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Write `value` to `buffer` at `index`; `combine` ("set", "add", "mul", "min", "max") says how it meets the old one.
+    """Write `value` to `buffer` at `index`.
+
+    `combine` ("set", "add", "mul", "min", "max") says how it meets the old one.
 
     An index entry is a Dim, or an i64 Scalar when it depends on data.
     """
@@ -172,10 +174,12 @@ class Contract:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """All workers of a unit fill near tile `tile` together: element [i, j] is `source` at rows.first + i, cols.first + j.
+    """All workers of a unit fill near tile `tile` together.
 
-    Elements of the tile outside both spans, or where `source.within` fails, become zero. The copy may be under way until
-    the next Sync.
+    Element [i, j] is `source` at rows.first + i, cols.first + j.
+
+    Elements of the tile outside both spans, or where `source.within` fails, become zero. The copy
+    may be under way until the next Sync.
     """
 
     tile: str
@@ -199,9 +203,10 @@ class Drain:
 class Attend:
     """For each row: out[e] = sum over keys of softmax(score) * v[key, e], streamed over blocks of keys.
 
-    `dot` names the product of q and k over `depth`; `score` is computed from it, rows.var and keys.var. The state per row
-    is (max, sum, accumulator); a block of keys is absorbed by rescaling it, since exp(a + b) = exp(a) exp(b). `body` runs
-    for each row and element of `values`, with the result as `out`. `blocks` are rows and keys at a time.
+    `dot` names the product of q and k over `depth`; `score` is computed from it, rows.var and
+    keys.var. The state per row is (max, sum, accumulator); a block of keys is absorbed by rescaling
+    it, since exp(a + b) = exp(a) exp(b). `body` runs for each row and element of `values`, with the
+    result as `out`. `blocks` are rows and keys at a time.
     """
 
     q: View

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
 from numpy.typing import NDArray
 
 from unistack_aot.aicf.node import Node
@@ -57,7 +57,7 @@ def _symbolic(node: Node) -> NDArray[Any] | None:
         return None
     if any(not isinstance(d, int) for d in node.tensor.shape):
         return None
-    if int(np.prod(node.tensor.shape, dtype=np.int64)) > LARGEST:
+    if prod(int(d) for d in node.tensor.shape) > LARGEST:
         return None
     if isinstance(node.op, Constant):
         return node.op.data.array.astype(object)

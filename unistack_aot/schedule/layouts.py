@@ -333,7 +333,9 @@ def _reading(kernel: Kernel, old: str, new: str, layout: Layout) -> Kernel:
 
 
 def _replace_operand(body: tuple[Stmt, ...], load: Load, new: str) -> tuple[Stmt, ...]:
-    return replace_loads(body, lambda l: Load(new, l.index, l.dtype) if l is load else None)
+    return replace_loads(
+        body, lambda read: Load(new, read.index, read.dtype) if read is load else None
+    )
 
 
 def _used(params: tuple[Param, ...], body: tuple[Stmt, ...]) -> tuple[Param, ...]:

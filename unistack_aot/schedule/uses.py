@@ -12,7 +12,10 @@ from unistack_aot.mcir.program import HostCopy, HostIf, HostLoop, Launch, Step
 
 @dataclass
 class Uses:
-    """Positions in one block of steps: `reads[buffer]` and `writes[buffer]`; `outside` are buffers that other steps use."""
+    """Positions in one block of steps: `reads[buffer]` and `writes[buffer]`.
+
+    `outside` are buffers that other steps use.
+    """
 
     reads: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
     writes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))

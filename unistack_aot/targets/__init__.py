@@ -1,1 +1,4 @@
-"""What a machine family needs: capabilities, tile instructions, legalisation, spelling, tool chain. Not here: its numbers (hw/)."""
+"""What a machine family needs: tile instructions, legalisation, spelling, tool chain.
+
+Not here: its numbers (hw/).
+"""

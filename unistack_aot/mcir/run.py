@@ -111,7 +111,9 @@ class Memory:
         """Write the logical content of a buffer; padding stays as it is."""
         buffer = self.buffers[name]
         if value.shape != self.shape(buffer) or value.dtype != buffer.dtype.numpy:
-            raise IRError(f"{name} is {buffer.dtype}{self.shape(buffer)}, got {value.dtype}{value.shape}")
+            raise IRError(
+                f"{name} is {buffer.dtype}{self.shape(buffer)}, got {value.dtype}{value.shape}"
+            )
         self.flat(name)[self._places(buffer)] = value
 
     def _places(self, buffer: Buffer) -> Any:

@@ -81,9 +81,7 @@ def _solve(
     return No("the reader's index cannot be inverted")
 
 
-def stored_places(
-    loops: tuple[Loop, ...], store: Store, kernel: Kernel
-) -> dict[str, Dim] | No:
+def stored_places(loops: tuple[Loop, ...], store: Store, kernel: Kernel) -> dict[str, Dim] | No:
     """A map's loop variables by the place `w0, w1, ...` of the element it stores."""
     shape = kernel.param(store.buffer).shape
     at = {str(entry): place(k) for k, entry in enumerate(store.index)}

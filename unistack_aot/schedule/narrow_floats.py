@@ -31,7 +31,8 @@ def widened(kernel: Kernel) -> Kernel:
         for stmt in walk(kernel.body)
         if isinstance(stmt, Fold)
         for state, dtype in zip(
-            stmt.states, MONOIDS[stmt.monoid].fields(tuple(v.dtype for v in stmt.values)),
+            stmt.states,
+            MONOIDS[stmt.monoid].fields(tuple(v.dtype for v in stmt.values)),
             strict=True,
         )
         if is_narrow(dtype)

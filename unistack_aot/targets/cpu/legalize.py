@@ -243,9 +243,7 @@ def without_covered_guards(launch: Launch, ranges: Ranges) -> Launch:
     param = kernel.param(site.a.load.buffer)
     wanted = halo_of(site, param.shape, ranges)
     held = param.layout.halo or ((0, 0),) * len(param.shape)
-    if wanted is None or any(
-        a > c or b > d for (a, b), (c, d) in zip(wanted, held, strict=True)
-    ):
+    if wanted is None or any(a > c or b > d for (a, b), (c, d) in zip(wanted, held, strict=True)):
         return launch
     return replace(launch, kernel=kernel.with_body(unguarded(kernel, site.a)))
 

@@ -31,7 +31,9 @@ from unistack_aot.targets.cpu.lanes import lane_loop
 from unistack_aot.targets.cpu.tiles import panel_call
 from unistack_aot.targets.cpu.winograd import winograd_call
 
-LANES = 16  # enough independent partial states to hide the latency of an add on any level up to AVX-512
+LANES = (
+    16  # enough independent partial states to hide the latency of an add on any level up to AVX-512
+)
 
 
 class HostPrinter:
@@ -115,7 +117,9 @@ class HostPrinter:
         var, extent = identifier(axis.var), writer.printer.dim(axis.extent)
         with writer.scope(axis.var, axis.extent):
             if depth < len(fold.axes) - 1:
-                return (Block(writer.header(var, extent), self._lanes(fold, depth + 1, monoid, writer)),)
+                return (
+                    Block(writer.header(var, extent), self._lanes(fold, depth + 1, monoid, writer)),
+                )
             point = writer.merge_point(fold, monoid, fold.states)
         held = self._references(fold, monoid, writer)
         base = f"{var}_base"
@@ -136,27 +140,27 @@ class HostPrinter:
             rest,
         )
 
-    def _references(
-        self, fold: Fold, monoid: Monoid, writer: KernelWriter
-    ) -> tuple[CNode, ...]:
+    def _references(self, fold: Fold, monoid: Monoid, writer: KernelWriter) -> tuple[CNode, ...]:
         fields = monoid.fields(tuple(v.dtype for v in fold.values))
         return tuple(
             Line(f"{self.dialect.type(d)}& {identifier(s)} = {identifier(s)}_lanes[lane];")
             for s, d in zip(fold.states, fields, strict=True)
         )
 
-    def _merge_lanes(
-        self, fold: Fold, monoid: Monoid, writer: KernelWriter
-    ) -> tuple[CNode, ...]:
+    def _merge_lanes(self, fold: Fold, monoid: Monoid, writer: KernelWriter) -> tuple[CNode, ...]:
         fields = monoid.fields(tuple(v.dtype for v in fold.values))
         held = tuple(Name(s, d) for s, d in zip(fold.states, fields, strict=True))
         other = tuple(Name(f"{s}_lane", d) for s, d in zip(fold.states, fields, strict=True))
         start = tuple(
-            Line(f"{self.dialect.type(n.dtype)} {identifier(n.name)} = {identifier(n.name)}_lanes[0];")
+            Line(
+                f"{self.dialect.type(n.dtype)} {identifier(n.name)} = {identifier(n.name)}_lanes[0];"
+            )
             for n in held
         )
         read = tuple(
-            Line(f"const {self.dialect.type(n.dtype)} {identifier(n.name)} = {identifier(n.name)}s[lane];")
+            Line(
+                f"const {self.dialect.type(n.dtype)} {identifier(n.name)} = {identifier(n.name)}s[lane];"
+            )
             for n in other
         )
         merge = writer.assign(held, monoid.merge(held, other))
@@ -187,7 +191,9 @@ class HostPrinter:
         kind = self.dialect.type(dtype)
         if is_narrow(dtype):
             old, value = (f"ua::cast<float, {kind}>({each})" for each in (place, value))
-            return f"{place} = ua::cast<{kind}, float>({self._combined(store.combine, old, value)});"
+            return (
+                f"{place} = ua::cast<{kind}, float>({self._combined(store.combine, old, value)});"
+            )
         return f"{place} = ({kind})({self._combined(store.combine, place, value)});"
 
     def _combined(self, combine: str, old: str, value: str) -> str:

@@ -25,7 +25,9 @@ class KernelText:
     definition: str
 
 
-def kernel_text(symbol: str, kernel: Kernel, ranges: Ranges, origins: tuple[str, ...]) -> KernelText:
+def kernel_text(
+    symbol: str, kernel: Kernel, ranges: Ranges, origins: tuple[str, ...]
+) -> KernelText:
     """The function of one kernel; `origins` of its first launch are quoted in a comment."""
     writer = KernelWriter(kernel, HostPrinter(), ranges)
     pointers = [
@@ -73,7 +75,9 @@ def entry(
         calls.append(Block(head, (Line("(void)d;"), call)))
     table = ", ".join(f"launch_{number}" for number in range(len(launches)))
     nodes += calls
-    nodes.append(Line(f"static void (*const launches[])(void* const*, const int64_t*) = {{{table}}};"))
+    nodes.append(
+        Line(f"static void (*const launches[])(void* const*, const int64_t*) = {{{table}}};")
+    )
     nodes += _exports()
     return render(tuple(nodes))
 
@@ -83,9 +87,7 @@ def _exports() -> tuple[CNode, ...]:
         'extern "C" __attribute__((visibility("default"))) int ua_run('
         "const int32_t* numbers, int n, void* const* buffers, const int64_t* dims, int threads)"
     )
-    loop = Block(
-        "for (int i = 0; i < n; ++i)", (Line("launches[numbers[i]](buffers, dims);"),)
-    )
+    loop = Block("for (int i = 0; i < n; ++i)", (Line("launches[numbers[i]](buffers, dims);"),))
     return (
         Block(
             'extern "C" __attribute__((visibility("default"))) int ua_abi(void)',

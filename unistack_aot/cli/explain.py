@@ -102,19 +102,27 @@ def _explain(
             )
         if kernel.text:
             face.say(f"  computes    {kernel.text}")
-    for record in records.get(kernel.symbol, []):
-        face.say(
-            f"  {record.get('what', 'decided'):<11} {record.get('chosen', '')}   "
-            f"{record.get('because', '')}".rstrip()
-        )
+    decisions = records.get(kernel.symbol, [])
+    face.table(
+        [
+            (f"{record['what']:<10}", record["chosen"], _because(record, full))
+            for record in decisions
+        ]
+    )
     return {
         "number": number,
         "symbol": kernel.symbol,
         "nodes": list(kernel.origins),
         "launches": len(launches),
         "operand_bytes": far,
-        "decisions": records.get(kernel.symbol, []),
+        "decisions": decisions,
     }
+
+
+def _because(record: dict[str, Any], full: bool) -> str:
+    """Why, and in full what else was tried."""
+    tried = ", ".join(record["tried"]) if full else ""
+    return f"{record['because']}; tried {tried}" if tried else str(record["because"])
 
 
 def _shortened(nodes: str) -> str:

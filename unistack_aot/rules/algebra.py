@@ -124,8 +124,6 @@ def _from_source(root: Node, x: Node, uses: Uses) -> Node | No:
         return No("no affine map feeds a contraction with a constant operand")
     if inner.scale is None:
         return No("it only shifts")
-    if inner.shift is not None and not isinstance(root.op, Contract):
-        return No("a shift does not pass zero padding")
     if uses(found.weight) > 1:
         return No(SHARED)
     factor = along(inner.scale, x.tensor.rank, found.data, found.weight)
@@ -134,30 +132,41 @@ def _from_source(root: Node, x: Node, uses: Uses) -> Node | No:
     weight = scaled_weight(found.weight, factor)
     if isinstance(weight, No):
         return weight
-    return found.with_operands(inner.inner, weight)
+    shift = None if inner.shift is None else _passed(found, inner.shift)
+    if isinstance(shift, No):
+        return shift
+    return _shifted(found.with_operands(inner.inner, weight), shift)
 
 
 def _shift_from_source(root: Node, x: Node) -> Node | No:
     """L(x + b) = L(x) + L(b), where L(b) is a constant no larger than the result's last axes."""
     found, inner = linear(root), affine_map(x)
-    if found is None or found.source is not x or inner is None or not isinstance(root.op, Contract):
+    if found is None or found.source is not x or inner is None:
         return No("no constant is added to the operand of a contraction with constants")
     if inner.scale is not None or inner.shift is None:
         return No("it does more than shift")
-    op = root.op
+    shift = _passed(found, inner.shift)
+    if isinstance(shift, No):
+        return shift
+    return _shifted(found.with_operands(inner.inner, found.weight), shift)
+
+
+def _passed(found: Linear, shift: Array) -> Array | No:
+    """L(b) for a shift b of the operand of a contraction, laid out to be added to the result."""
+    op = found.node.op
+    if not isinstance(op, Contract):
+        return No("a shift does not pass zero padding")
     labels = op.right if found.at == 0 else op.left
-    shape = (1,) * (x.tensor.rank - inner.shift.ndim) + inner.shift.shape
+    shape = (1,) * (len(labels) - shift.ndim) + shift.shape
     varying = "".join(c for c, extent in zip(labels, shape, strict=True) if extent != 1)
-    weight = wide(found.weight)
     mine = op.left if found.at == 0 else op.right
     if any(c in op.summed and c not in varying for c in labels) or set(varying) - set(mine):
         return No("the shift does not run along the summed axes alone")
     out = "".join(c for c in op.out if c in mine or c in varying)
-    core = inner.shift.reshape([extent for extent in shape if extent != 1])
-    shift = np.einsum(f"{varying},{mine}->{out}", core, weight)
-    sizes = iter(shift.shape)
-    layout = [next(sizes) if c in out else 1 for c in op.out]
-    return _shifted(found.with_operands(inner.inner, found.weight), shift.reshape(layout))
+    core = shift.reshape([extent for extent in shape if extent != 1])
+    moved = np.einsum(f"{varying},{mine}->{out}", core, wide(found.weight))
+    sizes = iter(moved.shape)
+    return moved.reshape([next(sizes) if c in out else 1 for c in op.out])
 
 
 def _merged(root: Node, x: Node) -> Node | No:
@@ -377,6 +386,10 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
             ),
             (
                 "contract(mul(%x: f32[2, 3], constant ~2 : f32[3]), constant ~1 : f32[3, 4])"
+                f" {PLAIN}"
+            ),
+            (
+                "contract(sub(constant ~2 : f32[3], %x: f32[2, 3]), constant ~1 : f32[3, 4])"
                 f" {PLAIN}"
             ),
         ),

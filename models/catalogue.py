@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -31,6 +32,7 @@ from models.summary import model_inputs
 from unistack_aot.base.errors import BadInput
 
 Kind = Literal["small", "full", "file"]
+_NAME = re.compile(r"[^\s+*/%()-]+\Z")
 C = TypeVar("C")
 
 
@@ -65,7 +67,8 @@ class Entry:
             for value in inputs:
                 axes = value.type.tensor_type.shape.dim
                 for axis, size in zip(axes, arrays[value.name].shape, strict=True):
-                    if axis.dim_param not in ("", "?"):  # "?" means unknown, each time anew
+                    # "?" means unknown, each time anew; expressions follow from other dimensions
+                    if axis.dim_param != "?" and _NAME.match(axis.dim_param):
                         sizes.setdefault(axis.dim_param, set()).add(size)
         return {name: tuple(sorted(found)) for name, found in sizes.items()}
 

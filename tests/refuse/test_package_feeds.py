@@ -9,6 +9,7 @@ import pytest
 
 from unistack_aot.artifact import manifest as m
 from unistack_aot.base.errors import BadInput
+from unistack_aot.base.symbolic import parse, symbols
 from unistack_aot.runtime.binding import Signature
 
 INPUTS = (
@@ -126,3 +127,28 @@ def test_dlpack_that_fails() -> None:
 
     with pytest.raises(BadInput, match=r"cannot be read through DLPack \(gradients are recorded\)"):
         bind(good(x=Broken()))
+
+
+def bind_shapes(declared: dict[str, tuple[str, ...]], *given: tuple[int, ...]) -> dict[str, int]:
+    """The dimensions of inputs with these declared shapes, for arrays of given shapes."""
+    inputs = tuple(m.Tensor(name, "f32", shape) for name, shape in declared.items())
+    names = sorted({n for shape in declared.values() for e in shape for n in symbols(parse(e))})
+    dims = tuple(m.Dim(name, 0, 1000, 1) for name in names)
+    return Signature(m.Manifest("tests", "hand", inputs, (), (), dims), no_device).bind(list(given))
+
+
+def test_multiples_are_solved_and_refused() -> None:
+    assert bind_shapes({"x": ("4*rows", "8*rows")}, (12, 24)) == {"rows": 3}
+    with pytest.raises(BadInput) as caught:
+        bind_shapes({"x": ("4*rows",)}, (10,))
+    assert caught.value.what == "axis 0 of input 'x' has size 10, the model takes multiples of 4"
+    assert caught.value.hint == "pad it to 12"
+
+
+def test_sums_are_solved_in_any_order() -> None:
+    declared = {"mask": ("past + fresh + more",), "sum": ("past + fresh",), "cache": ("past",)}
+    assert bind_shapes(declared, (12,), (9,), (7,)) == {"fresh": 2, "more": 3, "past": 7}
+    with pytest.raises(BadInput, match="no input tells the value of dimension 'fresh'"):
+        bind_shapes({"sum": ("past + fresh",)}, (9,))
+    with pytest.raises(BadInput, match="dimension 'fresh' is -2 in axis 0 of input 'sum'"):
+        bind_shapes({"sum": ("past + fresh",), "cache": ("past",)}, (5,), (7,))

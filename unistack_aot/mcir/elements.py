@@ -69,6 +69,12 @@ class Memory:
     data: Array
     private: tuple[Array, ...] = ()
 
+    def read(self, index: tuple[Array, ...]) -> Array:
+        """The elements at `index`; zeros if there are none, which only excluded points may ask for."""
+        if not self.data.size:
+            return np.zeros(np.broadcast_shapes(*(i.shape for i in index)), self.data.dtype)
+        return np.asarray(self.data[index])
+
     def index(
         self,
         name: str,
@@ -209,6 +215,6 @@ def _apply(node: Scalar, args: list[Array], scope: Scope) -> Array:
                 next(rest) if isinstance(e, Scalar) else index_array(e, scope.variables)
                 for e in node.index
             )
-            return np.asarray(memory.data[memory.index(node.buffer, node.index, scope, places)])
+            return memory.read(memory.index(node.buffer, node.index, scope, places))
         case _:
             raise IRError(f"{type(node).__name__} has no value inside a kernel")

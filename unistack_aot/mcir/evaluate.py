@@ -316,7 +316,7 @@ def _operand(view: View, scope: Scope) -> Array:
     inside = None if view.within is None else element_value(view.within, scope)
     inner = scope if inside is None else scope.where(inside)
     memory = inner.memories[view.buffer]
-    value = memory.data[memory.index(view.buffer, view.index, inner)]
+    value = memory.read(memory.index(view.buffer, view.index, inner))
     return value if inside is None else np.where(inside, value, np.zeros((), value.dtype))
 
 

@@ -70,8 +70,11 @@ class Signature:
                 raise _wrong_shape(item, shape)
             for axis, (want, size) in enumerate(zip(item.shape, shape, strict=True)):
                 self._bind_axis(item, axis, want, size, dims, source, waiting)
-        for item, axis, want, size in sorted(waiting, key=lambda row: len(symbols(row[2]))):
-            self._solve(item, axis, want, size, dims, source)
+        for _ in waiting:  # each round may make another expression solvable
+            for item, axis, want, size in waiting:
+                _learn(item, axis, want, size, dims, source)
+        for item, axis, want, size in waiting:
+            _check_axis(item, axis, want, size, dims)
         for name, dim in self.ranges.items():
             if name not in dims:
                 raise BadInput(
@@ -110,31 +113,6 @@ class Signature:
             )
         else:
             source.setdefault(name, where)
-
-    def _solve(
-        self,
-        item: Input,
-        axis: int,
-        want: Dim,
-        size: int,
-        dims: dict[str, int],
-        source: dict[str, str],
-    ) -> None:
-        where = f"axis {axis} of input {item.name!r}"
-        unknown = sorted(symbols(want) - dims.keys())
-        if len(unknown) == 1 and len(symbols(want)) == 1:
-            split = linear_split(want, unknown[0])
-            if split is not None and isinstance(split[0], int) and isinstance(split[1], int):
-                dims[unknown[0]] = (size - split[1]) // split[0]
-                source[unknown[0]] = where
-        if symbols(want) - dims.keys() or evaluate(want, dims) != size:
-            known = ", ".join(f"{n} = {dims[n]}" for n in sorted(symbols(want) & dims.keys()))
-            raise BadInput(
-                f"{where} has size {size}, the model takes {want}"
-                + (f" ({known})" if known else ""),
-                at=f"{item.name}: {item.written}",
-                hint="give arrays that agree",
-            )
 
     def _convert(self, item: Input, given: object) -> Array:
         if isinstance(given, np.ndarray | np.generic):
@@ -178,6 +156,42 @@ def described(tensor: Tensor) -> str:
 def _input(tensor: Tensor) -> Input:
     shape = tuple(parse(size) for size in tensor.shape)
     return Input(tensor.name, parse_dtype(tensor.dtype).numpy, shape, described(tensor))
+
+
+def _learn(
+    item: Input, axis: int, want: Dim, size: int, dims: dict[str, int], source: dict[str, str]
+) -> None:
+    """Note the value of the one unknown dimension of an extent such as 4*rows or past + new."""
+    unknown = symbols(want) - dims.keys()
+    name = next(iter(unknown), "")
+    parts = linear_split(want, name) if len(unknown) == 1 else None
+    if parts is None:
+        return
+    factor, rest = evaluate(parts[0], dims), evaluate(parts[1], dims)
+    if factor:
+        dims[name] = (size - rest) // factor
+        source[name] = f"axis {axis} of input {item.name!r}"
+
+
+def _check_axis(item: Input, axis: int, want: Dim, size: int, dims: dict[str, int]) -> None:
+    if symbols(want) - dims.keys() or evaluate(want, dims) == size:
+        return
+    where = f"axis {axis} of input {item.name!r} has size {size}"
+    if len(names := symbols(want)) == 1:
+        (name,) = names
+        parts = linear_split(want, name)
+        if parts is not None and parts[1] == 0 and isinstance(parts[0], int):
+            raise BadInput(
+                f"{where}, the model takes multiples of {parts[0]}",
+                at=f"{item.name}: {item.written}",
+                hint=f"pad it to {-(-size // parts[0]) * parts[0]}",
+            )
+    values = ", ".join(f"{name} = {dims[name]}" for name in sorted(symbols(want)))
+    raise BadInput(
+        f"{where}, the model takes {want} ({values})",
+        at=f"{item.name}: {item.written}",
+        hint="give arrays that agree",
+    )
 
 
 def _wrong_shape(item: Input, shape: tuple[int, ...]) -> BadInput:

@@ -26,6 +26,7 @@ from unistack_aot.runtime.steps import Run, execute, prepare
 
 Array: TypeAlias = "np.ndarray[Any, Any]"
 _BYTES = np.dtype(np.uint8)
+MOST_ELEMENTS = (1 << 31) - 1
 
 
 class CpuProgram:
@@ -48,6 +49,7 @@ class CpuProgram:
 
     def plan(self, layout: Layout) -> CpuPlan:
         """The variant bound to a layout."""
+        check_sizes(self.variant, layout)
         if layout.arena.peak > self.arena.nbytes:
             self.arena = HostBlock(layout.arena.peak)
             self.in_arena = None
@@ -73,6 +75,18 @@ class CpuProgram:
                 else:
                     addresses[key] = 0
         return addresses
+
+
+def check_sizes(variant: Variant, layout: Layout) -> None:
+    """Refuse a binding that makes a buffer larger than the offsets inside tiles can tell (32 bits)."""
+    for buffer, nbytes in zip(variant.buffers, layout.nbytes, strict=True):
+        count = nbytes // parse_dtype(buffer.dtype).bytes
+        if count > MOST_ELEMENTS:
+            raise UnistackError(
+                f"buffer {buffer.name!r} would have {count} elements, at most {MOST_ELEMENTS} can be",
+                at=", ".join(f"{name} = {size}" for name, size in layout.dims.items()),
+                hint="run with smaller dimensions",
+            )
 
 
 class CpuMachine:

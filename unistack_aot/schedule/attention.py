@@ -51,6 +51,8 @@ def find_attention(kernel: Kernel) -> AttentionSite | No:
     loops, body = perfect_nest(kernel.body)
     if len(body) != 2 or not isinstance(body[0], Fold) or not isinstance(body[1], Loop):
         return No("it is not a fold followed by a loop")
+    if any(loop.role is not Role.MAP for loop in (*loops, body[1])):
+        return No("its loops run in order")
     state, over = body[0], body[1]
     if state.monoid != "softmax" or len(state.axes) != 1 or len(state.body) != 1:
         return No("the fold is no softmax of inner products")

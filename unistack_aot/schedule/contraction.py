@@ -11,8 +11,8 @@ from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Dim, symbols
 from unistack_aot.base.verdict import No
 from unistack_aot.ir.scalar import Call, Cast, Lit, Load, Name, Scalar, index_symbols
-from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Let, Stmt, Store
-from unistack_aot.mcir.transform import perfect_nest
+from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Let, Role, Stmt, Store
+from unistack_aot.mcir.transform import all_loads, perfect_nest
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,11 @@ def find_site(kernel: Kernel) -> Site | No:
     loops, body = perfect_nest(kernel.body[:1])
     if not body or not isinstance(body[0], Fold):
         return No("there is no fold directly inside the loops")
+    if any(loop.role is not Role.MAP for loop in loops):
+        return No("its loops run in order")
+    written = {p.name for p in kernel.outputs}
+    if any(load.buffer in written for load in all_loads(kernel.body)):
+        return No("it reads what it writes")
     fold, tail = body[0], body[1:]
     if fold.monoid != "sum" or fold.body or len(fold.states) != 1:
         return No("the fold is not a plain sum")

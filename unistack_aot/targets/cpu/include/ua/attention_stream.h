@@ -35,6 +35,10 @@ UA_INLINE float absorb_scores(float* s, int n, SoftmaxState& state) {
 void attention_all(const Attention& a, int64_t m0, int64_t m1, int64_t keys,
                    void (*score)(void*, int64_t, int64_t, int, float*), void* body) {
     constexpr int MR = kTileRows;
+    if (keys <= 0) {  // a sum over no keys
+        for (int64_t m = m0; m < m1; ++m) std::fill_n(a.out + m * a.out_row, a.depth_v, 0.0f);
+        return;
+    }
     const int rows = int(m1 - m0), panels = (a.depth_v + kPanel - 1) / kPanel;
     const Tiles tiles(rows, MR);
     const int64_t tile = std::min<int64_t>(keys, kKeyTile), wide = (tile + kPanel - 1) / kPanel * kPanel;

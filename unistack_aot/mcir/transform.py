@@ -27,6 +27,7 @@ from unistack_aot.mcir.nodes import (
     Kernel,
     Let,
     Loop,
+    Role,
     Span,
     Stmt,
     Store,
@@ -389,6 +390,8 @@ def around(loops: tuple[Loop, ...], body: Body) -> Body:
 def map_store(kernel: Kernel) -> tuple[tuple[Loop, ...], Store] | None:
     """The loops and the only store of a kernel that computes each result element by one expression; else None."""
     loops, body = perfect_nest(kernel.body)
+    if any(loop.role is Role.SEQ for loop in loops):
+        return None
     if len(body) == 1 and isinstance(body[0], Store) and body[0].combine == "set":
         return loops, body[0]
     return None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.properties import affine_in, formula_of
 from unistack_aot.base.errors import IRError
@@ -315,10 +317,9 @@ def _combined(
             return No(
                 f"hidden scores are replaced by {step.low}, which is not far below the others"
             )
-        low = constant(
-            max(step.low, float(dtype.lowest)) if step.low != -float("inf") else step.low
-        )
-        low = constant(low.op.reference().astype(dtype.numpy))  # type: ignore[union-attr]
+        # A row that is hidden as a whole is uniform: beside a number this low no score counts.
+        hidden = step.low if step.low == -float("inf") else float(dtype.lowest) / 2
+        low = constant(np.asarray(hidden, dtype.numpy))
         other = constant(0, low) if mask is None else mask
         choice = (other, low) if step.shown else (low, other)
         mask = Node(Where(), (step.mask, *choice))

@@ -52,12 +52,19 @@ def checked(item: Entry, target: str, device: str, folder: Path) -> Row:
     return row
 
 
+def ranges(item: Entry, model: onnx.ModelProto) -> dict[str, tuple[int, int]]:
+    """Least and greatest size of each named dimension over the cases, where they differ."""
+    sizes = item.dims(model).items()
+    return {n: (min(s), max(s)) for n, s in sizes if n.isidentifier() and min(s) < max(s)}
+
+
 def _judged(item: Entry, target: str, device: str, folder: Path) -> Row:
     model = folder / f"{item.name}.onnx"
     package = folder / f"{item.name}.pkg"
-    onnx.save(item.load(), str(model))
+    proto = item.load()
+    onnx.save(proto, str(model))
     start = time.perf_counter()
-    report = ua.compile_model(model, package, targets=(target,))
+    report = ua.compile_model(model, package, targets=(target,), dims=ranges(item, proto))
     seconds = time.perf_counter() - start
     results: list[OutputResult] = []
     problems: list[str] = []

@@ -12,6 +12,7 @@ import pytest
 
 import unistack_aot as ua
 from models.catalogue import CATALOGUE, entry
+from models.judged import ranges
 from unistack_aot import pipeline
 from unistack_aot.check import Verdict
 from unistack_aot.ir.scalar import literal
@@ -26,8 +27,9 @@ OTHERS = tuple(e.name for e in CATALOGUE if e.kind == "small" and e.name not in 
 def compiled(name: str, folder: Path) -> tuple[Path, Path]:
     """The model's file and its package for this machine."""
     model, package = folder / f"{name}.onnx", folder / f"{name}.pkg"
-    onnx.save(entry(name).load(), str(model))
-    ua.compile_model(model, package, targets=("cpu",))
+    proto = entry(name).load()
+    onnx.save(proto, str(model))
+    ua.compile_model(model, package, targets=("cpu",), dims=ranges(entry(name), proto))
     return model, package
 
 

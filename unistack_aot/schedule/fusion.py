@@ -5,7 +5,7 @@ Every fusion saves the store and loads of one far buffer; limits keep kernels sm
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -98,12 +98,14 @@ class Fuser:
                 launch, step, result, len(readers)
             ):
                 return
+        into: list[str] = []
         for reader in readers:
             step = self.steps[reader]
             assert isinstance(step, Launch)
             self.steps[reader] = inlined(launch, step, result)
+            into += step.writes()
         self.steps[position] = None
-        self.note("inline", result, launch, f"{len(readers)} reader(s) compute it in place")
+        self.note("inline", result, launch, f"{len(readers)} reader(s) compute it in place", into)
 
     def may_inline(self, producer: Launch, reader: Launch, result: str, readers: int) -> Yes | No:
         """Whether recomputing a map inside a reader costs less than storing it."""
@@ -148,7 +150,8 @@ class Fuser:
             return
         self.steps[reader] = merged
         self.steps[position] = None
-        self.note("epilogue", result, launch, f"applied before the store of {step.writes()[0]}")
+        chosen = f"applied before the store of {step.writes()[0]}"
+        self.note("epilogue", result, launch, chosen, step.writes())
 
     # --- kernels over the same rows -------------------------------------------------------------------
 
@@ -174,14 +177,20 @@ class Fuser:
         self.steps[position] = None
         for result in results:
             if result not in keep:
-                self.note("row", result, launch, f"kept in registers for {step.writes()[0]}")
+                chosen = f"kept in registers for {step.writes()[0]}"
+                self.note("row", result, launch, chosen, step.writes())
 
-    def note(self, kind: str, result: str, launch: Launch, chosen: str) -> None:
-        """Record a fusion with the far bytes it saves."""
+    def note(
+        self, kind: str, result: str, launch: Launch, chosen: str, into: Sequence[str]
+    ) -> None:
+        """Record a fusion with the far bytes it saves; `into` are results of the kernels that compute it now."""
         buffer = self.buffers[result]
         saved = text(buffer.elements * buffer.dtype.bytes * 2)
         where = ", ".join(launch.origins[:3]) or result
-        self.decisions.append(Decision(f"fuse-{kind}", where, chosen, f"saves {saved} far bytes"))
+        because = f"saves {saved} far bytes"
+        self.decisions.append(
+            Decision(f"fuse-{kind}", where, chosen, because, value=result, into=tuple(into))
+        )
 
 
 def fuse(program: Program) -> tuple[Program, tuple[Decision, ...]]:

@@ -12,6 +12,7 @@ from unistack_aot.artifact import manifest
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.hw.machine import Machine
 from unistack_aot.mcir.program import Program
+from unistack_aot.schedule.decision import Decision
 
 Constants = Mapping[str, NDArray[Any]]
 Progress = Callable[[str, int, int], None]
@@ -29,10 +30,11 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A program whose every kernel is decided, and its constants (packed ones included) by key."""
+    """A program whose every kernel is decided, its constants (packed ones included) by key, and what was decided."""
 
     program: Program
     constants: Constants
+    decisions: tuple[Decision, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What may stand in a program at each stage of its making, one file per stage.."""

@@ -1,0 +1,153 @@
+"""Accesses of kernels: indices inside their buffers, parallel iterations that touch different elements."""
+
+from __future__ import annotations
+
+from unistack_aot.base.symbolic import (
+    Dim,
+    Min,
+    Symbol,
+    bounds,
+    of_atom,
+    simplify,
+    substitute,
+    symbols,
+    terms,
+    text,
+)
+from unistack_aot.ir.scalar import Call, IndexEntry, Load, Scalar, children, loads
+from unistack_aot.mcir.distinct import determined
+from unistack_aot.mcir.nodes import Stmt, Store
+from unistack_aot.mcir.verify_scope import Around, Held, Scope, spread
+
+
+def unguarded_loads(value: Scalar) -> tuple[Load, ...]:
+    """Loads that happen whichever way the `where`s inside go."""
+    seen: dict[Scalar, None] = {}
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen[node] = None
+        chosen = isinstance(node, Call) and node.fn == "where" and any(map(loads, node.args[1:]))
+        stack.extend(node.args[:1] if chosen and isinstance(node, Call) else children(node))
+    return tuple(node for node in seen if isinstance(node, Load))
+
+
+def check_inside(scope: Scope, stmt: Stmt, name: str, index: tuple[IndexEntry, ...]) -> None:
+    """IRError if an index is proven to leave its buffer; what depends on data is exempt."""
+    held = scope.buffers[name]
+    halo = held.layout.halo or ((0, 0),) * len(held.shape)
+    for axis, (entry, extent) in enumerate(zip(index, held.shape, strict=True)):
+        if isinstance(entry, Scalar):
+            continue
+        before, after = halo[axis]
+        if held.layout.block is not None and held.layout.block[0] == axis:
+            after += -extent % held.layout.block[1] if isinstance(extent, int) else 0
+        if _leaves(entry, extent + after, -before, scope):
+            where = f"axis {axis} of {name}, which has {text(extent)} elements"
+            raise scope.fault(stmt, f"index {text(entry)} leaves {where}")
+
+
+def _leaves(entry: Dim, end: Dim, begin: int, scope: Scope) -> bool:
+    """Whether some iteration is proven to be outside `begin .. end - 1`."""
+    ranges = scope.ranges
+    low, high = bounds(simplify(entry, ranges), ranges)
+    if high is not None and high < begin:
+        return True
+    if (over := bounds(entry - end, ranges)[0]) is not None and over >= 0:
+        return True
+    if scope.guarded or low is None:
+        return False
+    worst = _extremes(entry, scope)
+    if worst is None:
+        return False
+    least, most = worst
+    below = bounds(least - begin, ranges)[1]
+    above = bounds(most - end, ranges)[0]
+    return (below is not None and below < 0) or (above is not None and above >= 0)
+
+
+def _extremes(entry: Dim, scope: Scope) -> tuple[Dim, Dim] | None:
+    """The least and greatest value of an affine index over independent loops; None if it is not that simple."""
+    const, parts = terms(entry)
+    least: Dim = const
+    most: Dim = const
+    loops = {each.var: each for each in scope.loops}
+    for coefficient, atom in parts:
+        if not isinstance(atom, Symbol):
+            return None
+        each = loops.get(atom.name)
+        if each is None:
+            least = least + coefficient * of_atom(atom)
+            most = most + coefficient * of_atom(atom)
+            continue
+        names = symbols(each.count) | symbols(each.first)
+        if names & loops.keys() or each.count == 0 or not _affine(each.count):
+            return None
+        ends = (each.first, each.first + each.step * (each.count - 1))
+        low, high = ends if coefficient > 0 else ends[::-1]
+        least, most = least + coefficient * low, most + coefficient * high
+    return least, most
+
+
+def _affine(value: Dim) -> bool:
+    return all(isinstance(atom, Symbol) for _, atom in terms(value)[1])
+
+
+def check_conflicts(scope: Scope, stmt: Store, held: Held) -> None:
+    """IRError unless parallel iterations around a plain store write different elements."""
+    if stmt.combine != "set":
+        return
+    around = scope.loops[held.depth :]
+    first = next((k for k, each in enumerate(around) if each.parallel and each.count != 1), None)
+    if first is None:
+        return
+    same = _undetermined(scope, stmt, held, held.depth + first)
+    for place in range(held.depth + first, len(scope.loops)):
+        each = scope.loops[place]
+        if each.var in same and each.var in _undetermined(scope, stmt, held, place):
+            why = f"iterations of {each.var} may store to the same element of {stmt.buffer}"
+            raise scope.fault(stmt, why)
+
+
+def _undetermined(scope: Scope, stmt: Store, held: Held, depth: int) -> set[str]:
+    """Parallel variables from a depth on that the stored address does not determine.
+
+    First which variables follow from the address, spans taken as a whole; then which loops follow from those, spans
+    written as their first element and a local number.
+    """
+    inner = scope.loops[depth:]
+    entries = tuple(e for e in stmt.index if not isinstance(e, Scalar))
+    known = _address(held, entries)
+    ranges = {**scope.ranges, **{each.var: (0, reach_of(each, scope)) for each in inner}}
+    whole = determined(known, {each.var for each in inner}, ranges)
+    env, local, _ = spread(scope, depth)
+    apart = [substitute(e, env) for e in entries]
+    known = [*_address(held, tuple(apart)), *(env[name] for name in whole)]
+    found = determined(known, {f"{each.var}'" for each in inner}, local)
+    # A loop that cannot run twice, whatever its dimensions, has no iterations to tell apart.
+    several = [each for each in inner if each.count != 1 and reach_of(each, scope) != 0]
+    parallel = {each.var for each in several if each.parallel}
+    return {var for var in parallel if f"{var}'" not in found}
+
+
+def _address(held: Held, entries: tuple[Dim, ...]) -> list[Dim]:
+    """What an address tells: its entries, and the offset they give together."""
+    if len(entries) != len(held.shape):
+        return list(entries)
+    offset: Dim = 0
+    for extent, entry in zip(held.shape, entries, strict=True):
+        offset = offset * extent + entry
+    return [*entries, held.layout.offset(held.shape, entries), offset]
+
+
+def reach_of(each: Around, scope: Scope) -> Dim | None:
+    """The greatest value of an iteration's variable, in dimensions only; None if it is not found."""
+    loops = {other.var for other in scope.loops}
+    counts: tuple[Dim, ...] = (each.count,)
+    _, parts = terms(each.count)
+    if len(parts) == 1 and isinstance(parts[0][1], Min) and each.count == of_atom(parts[0][1]):
+        counts = parts[0][1].args
+    tops = (simplify(each.first + each.step * (count - 1), scope.ranges) for count in counts)
+    return next((top for top in tops if not symbols(top) & loops), None)

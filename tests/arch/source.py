@@ -50,15 +50,18 @@ def files() -> tuple[str, ...]:
 @cache
 def sources(*folders: str) -> tuple[Source, ...]:
     """The hand-written Python files under the folders; all of the project's without folders."""
-    found: list[Source] = []
-    for name in files():
-        if not name.endswith(".py") or name.endswith("_pb2.py"):
-            continue
-        if folders and not name.startswith(tuple(f"{folder}/" for folder in folders)):
-            continue
-        text = (ROOT / name).read_text()
-        found.append(Source(name, text, ast.parse(text, name)))
-    return tuple(found)
+    return tuple(
+        _parsed(name)
+        for name in files()
+        if name.endswith(".py") and not name.endswith("_pb2.py")
+        if not folders or name.startswith(tuple(f"{folder}/" for folder in folders))
+    )
+
+
+@cache
+def _parsed(name: str) -> Source:
+    text = (ROOT / name).read_text()
+    return Source(name, text, ast.parse(text, name))
 
 
 def report(offenders: list[str], rule: str) -> None:

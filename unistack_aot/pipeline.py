@@ -22,16 +22,21 @@ from unistack_aot.base.options import DimRange, DimRequest, Options, dim_ranges
 from unistack_aot.base.symbolic import Ranges, text
 from unistack_aot.lower import lower_graph
 from unistack_aot.mcir.program import Kind, Program
+from unistack_aot.mcir.stages.lowered import LOWERED
+from unistack_aot.mcir.stages.scheduled import SCHEDULED
+from unistack_aot.mcir.verify_program import verify_program
 from unistack_aot.onnx_in import Imported, import_model
+from unistack_aot.onnx_in.dims import LARGEST
 from unistack_aot.onnx_in.read import Model
 from unistack_aot.rules import RuleReport, apply_rules
 from unistack_aot.runtime.layout import certify
+from unistack_aot.schedule.decision import Record, records
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Constants, Progress, Request, Target
 
 VERSION = "0.1.0"
-UNBOUNDED = 1 << 31
-"""The greatest extent written for a dimension without a declared bound."""
+UNBOUNDED = LARGEST
+"""The greatest extent of a dimension without a declared bound; index arithmetic relies on it."""
 T = TypeVar("T")
 
 
@@ -91,6 +96,7 @@ class Built:
     code: bytes
     constants: Constants
     report: VariantReport
+    decisions: Sequence[Record] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +149,7 @@ def compile_imported(
     lowered = clock.time("lower", lambda: lower_graph(graph, imported.origins))
     naive, constants = hooks.watch("lowered", lowered)
     ranges: Ranges = dict(imported.ranges.items())
+    clock.time("verify", lambda: verify_program(naive, LOWERED, ranges))
     built = [
         _variant(
             target,
@@ -219,6 +226,7 @@ def _variant(
     start = perf_counter()
     scheduled = target.schedule(naive, constants, request)
     scheduled = hooks.watch(f"scheduled {request.name}", scheduled)
+    verify_program(scheduled.program, SCHEDULED, request.ranges)
     dims = {name: number for number, name in enumerate(request.ranges)}
     source = target.emit(scheduled.program, request, signature_keys(graph, scheduled.program), dims)
     source = hooks.watch(f"source {request.name}", source)
@@ -239,7 +247,7 @@ def _variant(
     variant = replace(variant, certificates=certificates(variant, sizes))
     launches = len(variant.launches)
     report = VariantReport(request.name, len(source.kernels), launches, perf_counter() - start)
-    return Built(variant, code, kept, report)
+    return Built(variant, code, kept, report, records(scheduled.decisions, scheduled.program))
 
 
 def certificates(
@@ -309,5 +317,11 @@ def _write(
     contents: dict[str, object] = {b.variant.code: b.code for b in built}
     contents["weights.safetensors"] = TensorFile(constants)
     contents.update(golden.files)
-    contents["lock.json"] = json.dumps({"options": options.digest}, sort_keys=True).encode()
+    contents["lock.json"] = json.dumps(_lock(built, options), sort_keys=True, indent=1).encode()
     return write_package(path, description, contents)  # type: ignore[arg-type]
+
+
+def _lock(built: Sequence[Built], options: Options) -> dict[str, object]:
+    """What was asked and what was decided, by variant; docs/mcir.md describes it."""
+    decisions = {b.variant.target: list(b.decisions) for b in built}
+    return {"options": options.digest, "decisions": decisions}

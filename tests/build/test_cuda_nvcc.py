@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,7 +14,7 @@ from unistack_aot.lower.driver import lower_graph
 from unistack_aot.onnx_in import import_model
 from unistack_aot.pipeline import signature_keys
 from unistack_aot.rules import apply_rules
-from unistack_aot.targets.cuda.build import cubin_job, nvcc, resources
+from unistack_aot.targets.cuda.build import INCLUDE, cubin_job, nvcc, resources, settled
 from unistack_aot.targets.cuda.target import CUDA
 from unistack_aot.targets.target import Request, Source
 from unistack_aot.targets.toolchain import run_job
@@ -56,6 +57,14 @@ def assert_builds(model: str, level: str, precision: str = "f32") -> None:
 @pytest.mark.parametrize("level", ["sm_75", "sm_80", "sm_90", "sm_120"])
 def test_generations(level: str) -> None:
     assert_builds("bert_small", level)
+
+
+def test_equal_text_gives_equal_bytes() -> None:
+    text = '#include <ua/kernel.cuh>\nextern "C" __global__ void k(float* y) { y[ua::lane_index()] = 1; }\n'
+    jobs = [replace(cubin_job("sm_90", text), salt=salt) for salt in ("first", "second")]
+    first, second = (settled(run_job(job).data) for job in jobs)
+    assert first == second
+    assert str(INCLUDE).encode() not in first
 
 
 @pytest.mark.parametrize("precision", ["tf32", "f16"])

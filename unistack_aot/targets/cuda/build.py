@@ -13,8 +13,9 @@ from unistack_aot.base.errors import MissingTool
 from unistack_aot.targets.toolchain import Job, Tool, probe_tool
 
 INCLUDE = Path(__file__).parent / "include"
+PLACE = "/unistack_aot"  # the folder that line information names
 GENERATIONS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
-FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v", "-diag-suppress", "177,550")
+FLAGS = ("-std=c++17", "-O3", "-lineinfo", "-Xptxas", "-v", "-diag-suppress", "177,550,1046")
 
 
 def nvcc() -> Tool:
@@ -41,8 +42,39 @@ def _from_pip() -> list[str]:
 def cubin_job(level: str, text: str) -> Job:
     """Compile one translation unit for one generation."""
     arguments = (*FLAGS, f"-arch={level}", "-cubin", "kernels.cu", "-o", "kernels.cubin")
-    sources = (("kernels.cu", text.encode()),)
-    return Job(nvcc(), arguments, sources, "kernels.cubin", includes=(INCLUDE,))
+    return Job(nvcc(), arguments, (("kernels.cu", standalone(text).encode()),), "kernels.cubin")
+
+
+def standalone(text: str) -> str:
+    """The text with its headers written out, under names that are the same on every machine.
+
+    Line information would otherwise hold the folders of this machine, and equal programs would differ.
+    """
+    lines = [f'#line 1 "{PLACE}/kernels.cu"']
+    done: set[str] = set()
+    for number, line in enumerate(text.splitlines(), 1):
+        lines += _written_out(line, number, "kernels.cu", done)
+    return "\n".join(lines) + "\n"
+
+
+def _written_out(line: str, number: int, place: str, done: set[str]) -> list[str]:
+    """A line, or the lines of the header that it includes for the first time."""
+    found = re.match(r'#include [<"](?:ua/)?(\w+\.cuh)[>"]', line)
+    if found is None:
+        return ["" if line.startswith("#pragma once") else line]
+    if found[1] in done:
+        return [""]
+    done.add(found[1])
+    inside = f"ua/{found[1]}"
+    lines = [f'#line 1 "{PLACE}/{inside}"']
+    for at, each in enumerate((INCLUDE / inside).read_text().splitlines(), 1):
+        lines += _written_out(each, at, inside, done)
+    return [*lines, f'#line {number + 1} "{PLACE}/{place}"']
+
+
+def settled(cubin: bytes) -> bytes:
+    """The machine code without the number that nvcc gives each of its runs; it names internal functions only."""
+    return re.sub(rb"_INTERNAL_[0-9a-f]{8}_", b"_INTERNAL_00000000_", cubin)
 
 
 @dataclass(frozen=True, slots=True)

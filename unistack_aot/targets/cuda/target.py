@@ -12,7 +12,14 @@ from unistack_aot.mcir.nodes import Kernel
 from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.lifetimes import export
 from unistack_aot.schedule.prepare import prepare
-from unistack_aot.targets.cuda.build import GENERATIONS, INCLUDE, cubin_job, nvcc, scratch_folder
+from unistack_aot.targets.cuda.build import (
+    GENERATIONS,
+    INCLUDE,
+    cubin_job,
+    nvcc,
+    scratch_folder,
+    settled,
+)
 from unistack_aot.targets.cuda.legalize import legalize
 from unistack_aot.targets.cuda.source import kernel_text, unit
 from unistack_aot.targets.target import Constants, Progress, Request, Scheduled, Source
@@ -43,12 +50,12 @@ class DeviceTarget:
 
     def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
         """Decide every kernel for this generation."""
-        program, _ = prepare(program, constants)
+        program, fused = prepare(program, constants)
         machine = self.machine(request.level)
-        program, kept, _ = legalize(
+        program, kept, realised = legalize(
             program, dict(constants), request.ranges, machine, request.precision
         )
-        return Scheduled(program, kept)
+        return Scheduled(program, kept, (*fused, *realised))
 
     def emit(
         self, program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]
@@ -76,7 +83,7 @@ class DeviceTarget:
 
 
 def _cubin(text: str, request: Request) -> bytes:
-    return run_job(cubin_job(request.level, text)).data
+    return settled(run_job(cubin_job(request.level, text)).data)
 
 
 def _emulated(text: str, level: str) -> bytes:

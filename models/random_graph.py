@@ -238,7 +238,7 @@ class Builder:
         data = {
             a.name: numpy_helper.from_array(self.constants[a.name], a.name)
             for a in args
-            if a.name in self.constants and a.dtype == "int64"
+            if a.name in self.constants and self.constants[a.name].size <= 16
         }
         opset = [helper.make_opsetid("", self.opset)]
         try:

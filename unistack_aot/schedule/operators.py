@@ -11,13 +11,28 @@ from unistack_aot.mcir.nodes import Kernel, Loop, Role, Stmt
 from unistack_aot.mcir.transform import substitute_vars
 
 
+def can_split(loop: Loop, size: int) -> Yes | No:
+    """Whether a loop can be cut into chunks of `size` iterations."""
+    if loop.role is not Role.MAP or loop.step != 1:
+        return No("its role or step is decided already")
+    return YES if size >= 1 else No(f"chunks of {size} iterations")
+
+
 def split(loop: Loop, size: int, outer: Role, inner: Role) -> Loop:
     """Tile a loop: chunks of `size`, the last one shorter.
 
     before:
-        for i in N role=map { y[i] = x[i] }
-    after (size=4, outer=grid, inner=vector):
-        for i_o in (N + 3)//4 role=grid { for i_i in min(4, N - 4*i_o) role=vector { y[4*i_o + i_i] = x[4*i_o + i_i] } }
+        kernel k(x: f32[N] far) -> y: f32[N] far {
+          for i in N {
+            y[i] = x[i]
+          }
+        }
+    after split(4, grid, vector):
+        kernel k(x: f32[N] far) -> y: f32[N] far {
+          for i_o in (N + 3)//4 role=grid, i_i in min(4, N - 4*i_o) role=vector {
+            y[i_i + 4*i_o] = x[i_i + 4*i_o]
+          }
+        }
     """
     chunk, within = f"{loop.var}_o", f"{loop.var}_i"
     place = symbol(chunk) * size + symbol(within)
@@ -51,9 +66,17 @@ def fused(outer: Loop) -> Loop:
     """Join two perfectly nested loops.
 
     before:
-        for i in 3 role=map { for j in 4 role=map { y[i, j] = x[i, j] } }
-    after:
-        for i_j in 12 role=map { y[i_j//4, i_j%4] = x[i_j//4, i_j%4] }
+        kernel k(x: f32[3, 4] far) -> y: f32[3, 4] far {
+          for i in 3, j in 4 {
+            y[i, j] = x[i, j]
+          }
+        }
+    after fused():
+        kernel k(x: f32[3, 4] far) -> y: f32[3, 4] far {
+          for i_j in 12 {
+            y[i_j//4, i_j%4] = x[i_j//4, i_j%4]
+          }
+        }
     """
     inner = outer.body[0]
     assert isinstance(inner, Loop)
@@ -69,13 +92,33 @@ def _top(extent: Dim) -> int | None:
     return extent - 1 if isinstance(extent, int) else None
 
 
+def can_interchange(outer: Loop) -> Yes | No:
+    """Whether two nested loops may be swapped: perfectly nested, independent, extents apart."""
+    if len(outer.body) != 1 or not isinstance(outer.body[0], Loop):
+        return No(f"loop {outer.var} holds more than one loop")
+    inner = outer.body[0]
+    if outer.role is not Role.MAP or inner.role is not Role.MAP:
+        return No("their roles are decided already")
+    if outer.var in symbols(inner.extent):
+        return No(f"the extent of {inner.var} depends on {outer.var}")
+    return YES
+
+
 def interchange(outer: Loop) -> Loop:
     """Swap two perfectly nested independent loops.
 
     before:
-        for i in 3 role=map { for j in 4 role=map { y[j, i] = x[j, i] } }
-    after:
-        for j in 4 role=map { for i in 3 role=map { y[j, i] = x[j, i] } }
+        kernel k(x: f32[4, 3] far) -> y: f32[4, 3] far {
+          for i in 3, j in 4 {
+            y[j, i] = x[j, i]
+          }
+        }
+    after interchange():
+        kernel k(x: f32[4, 3] far) -> y: f32[4, 3] far {
+          for j in 4, i in 3 {
+            y[j, i] = x[j, i]
+          }
+        }
     """
     inner = outer.body[0]
     assert isinstance(inner, Loop)

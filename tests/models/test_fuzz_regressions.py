@@ -37,6 +37,13 @@ MODELS = {
             p = Softmax <axis = -1> (masked)
             y = MatMul (p, v)
         }""",
+    "the norm of zeros": """
+        g (float[2,3] x) => (float[2,3] y)
+        <float zero = {0}>
+        {
+            none = Mul (x, zero)
+            y = LpNormalization <axis = 1, p = 1> (none)
+        }""",
     "a sequential map taken for independent": """
         g (float[7] x) => (float[1] y)
         <int64 axis = {0}>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from unistack_aot.aicf.node import Node
+from unistack_aot.ops.compare import Equal, Where
 from unistack_aot.ops.convert import converted
 from unistack_aot.ops.convolve import per_channel
 from unistack_aot.ops.core import constant, item
@@ -156,7 +157,7 @@ def import_skip_simplified_layer_normalization(call: OnnxCall) -> tuple[Node, ..
 
 @onnx("LpNormalization")
 def import_lp_normalization(call: OnnxCall) -> Node:
-    """x divided by its 1- or 2-norm along an axis."""
+    """x divided by its 1- or 2-norm along an axis; zeros stay zeros."""
     x = call.arg(0)
     axis = axis_of(call.attr("axis", -1), x.tensor.rank, call)
     wide = widened(x)
@@ -164,7 +165,9 @@ def import_lp_normalization(call: OnnxCall) -> Node:
         norm = reduced("sum", Node(Abs(), (wide,)), (axis,))
     else:
         norm = Node(Sqrt(), (reduced("sum", squared(wide), (axis,)),))
-    return converted(Node(Div(), (wide, norm)), x.tensor.dtype)
+    zero = Node(Equal(), (norm, constant(0, norm)))
+    divisor = Node(Where(), (zero, constant(1, norm), norm))
+    return converted(Node(Div(), (wide, divisor)), x.tensor.dtype)
 
 
 @onnx("LRN")

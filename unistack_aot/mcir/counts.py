@@ -40,6 +40,15 @@ class Counts:
 
 def count(kernel: Kernel) -> Counts:
     """The counts of a kernel: a lower bound of traffic (caches hold what is read again), the work as written."""
+    read: Dim = 0
+    written: Dim = 0
+    for (_, write), moved in traffic(kernel).items():
+        read, written = (read, written + moved) if write else (read + moved, written)
+    return Counts(read, written, _flops(kernel.body, 1, frozenset(bound_vars(kernel.body))))
+
+
+def traffic(kernel: Kernel) -> dict[tuple[str, bool], Dim]:
+    """Bytes of each parameter that a launch reads (False) and writes (True), each element once."""
     extents = _extents(kernel.body)
     touched: dict[tuple[str, bool], Dim] = {}
     for stmt in walk(kernel.body):
@@ -48,16 +57,14 @@ def count(kernel: Kernel) -> Counts:
             key = (buffer, write)
             old = touched.get(key)
             touched[key] = points if old is None else _larger(old, points)
-    read: Dim = 0
-    written: Dim = 0
+    found: dict[tuple[str, bool], Dim] = {}
     for param in kernel.params:
         whole = param.layout.elements(param.shape)
         for write in (False, True):
             points = touched.get((param.name, write))
             if points is not None:
-                moved = minimum(whole, points) * param.dtype.bytes
-                read, written = (read, written + moved) if write else (read + moved, written)
-    return Counts(read, written, _flops(kernel.body, 1, frozenset(bound_vars(kernel.body))))
+                found[param.name, write] = minimum(whole, points) * param.dtype.bytes
+    return found
 
 
 def _larger(a: Dim, b: Dim) -> Dim:

@@ -93,7 +93,7 @@ def _findings(
         shared = level in ("l3", "dram")
         sizes = tuple(size * threads for size in each) if shared else each
         found += _level(f"{level}.bandwidth", sizes, every, low, high, f"{threads} threads")
-    return tuple(found)
+    return (*found, *_kept(totals, one, 3.0 * l2, found))
 
 
 def _level(
@@ -105,6 +105,25 @@ def _level(
     best = max(points, key=lambda rate: rate.value)
     note = f"sequential vector reads by {who}"
     return [Finding(name, best.value, "B/s", best.found.spread, best.found.count, note)]
+
+
+def _kept(
+    sizes: tuple[int, ...], rates: list[Rate], low: float, found: list[Finding]
+) -> list[Finding]:
+    """How much the last cache keeps for one thread: others, in other machines too, may fill the rest."""
+    known = {finding.name: finding.value for finding in found}
+    if not {"l3.bandwidth.one", "dram.bandwidth.one"} <= known.keys():
+        return []
+    middle = (known["l3.bandwidth.one"] * known["dram.bandwidth.one"]) ** 0.5
+    kept = low
+    for size, rate in zip(sizes, rates, strict=True):
+        if size > low and rate.value < middle:
+            break
+        kept = max(kept, float(size))
+    note = (
+        "largest footprint that one thread reads nearer to the last cache's rate than to memory's"
+    )
+    return [Finding("l3.capacity.seen", kept, "B", 0.0, len(sizes), note)]
 
 
 def _others(built: ctypes.CDLL, last: int, threads: int) -> tuple[Finding, ...]:
@@ -139,6 +158,7 @@ PROBE = Probe(
         ),
         "dram.bandwidth.write",
         "dram.bandwidth.copy",
+        "l3.capacity.seen",
     ),
     run=run,
     plot=Plot("footprint of all threads", "read bandwidth", log_x=True, log_y=True),

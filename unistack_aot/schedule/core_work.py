@@ -1,0 +1,476 @@
+"""What one core does while it runs a scheduled kernel: seconds by named term, and bytes it reads again and again.
+
+The work is read off the structure of the kernel (roles, folds, tiles, strides of accesses); every
+number of the machine comes from its property map. Not here: how terms add up (cost.py), how many
+bytes a launch moves at least (mcir/counts.py).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from math import ceil, log2, prod
+
+from unistack_aot.base.dtypes import DType, bool_
+from unistack_aot.base.symbolic import Dim, evaluate, substitute, symbol, symbols
+from unistack_aot.hw.machine import Machine
+from unistack_aot.hw.property import Property
+from unistack_aot.ir.functions import FUNCTIONS
+from unistack_aot.ir.scalar import Call, Cast, Index, Load, Name, Scalar, children, postorder
+from unistack_aot.mcir.accesses import accesses
+from unistack_aot.mcir.counts import traffic
+from unistack_aot.mcir.monoids import MONOIDS
+from unistack_aot.mcir.nodes import (
+    Attend,
+    Axis,
+    Contract,
+    Drain,
+    Fold,
+    Kernel,
+    Let,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    Stream,
+    When,
+)
+from unistack_aot.mcir.transform import scalars, substitute_vars
+
+PANEL = 16  # columns of a packed panel, on every level
+FOLD_LANES = 16  # partial states of a vector fold
+SAMPLES = 64  # values of a loop variable tried for an extent that depends on it
+# Instructions a core looks ahead, in which independent folds overlap: 224 Skylake, 256 Zen 3, 512 Golden Cove.
+WINDOW = 256
+# Cycles until instructions flow again after a mispredicted branch: 15 to 20 on all current cores (Agner Fog).
+REFILL = 18
+
+
+@dataclass
+class Work:
+    """Seconds of one core by term, all tasks together; the number of tasks.
+
+    `again` holds the bytes of a buffer that are read after the first time.
+    `entries` are the map entries that each term was computed from.
+    """
+
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    again: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    tasks: int = 1
+    entries: dict[str, tuple[Property, ...]] = field(
+        default_factory=dict[str, tuple[Property, ...]]
+    )
+
+    @property
+    def total(self) -> float:
+        """Seconds of all terms: phases of one core follow each other."""
+        return sum(self.seconds.values())
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One iteration of straight code: instructions by lane width, bytes through L1, elements gathered one by one."""
+
+    instructions: float
+    bytes: float
+    gathered: float
+    chain: float = 0.0
+
+
+def bound_kernel(kernel: Kernel, dims: Mapping[str, int]) -> Kernel:
+    """The kernel with numbers for its dimensions."""
+    params = tuple(
+        replace(p, shape=tuple(substitute(e, dims) for e in p.shape)) for p in kernel.params
+    )
+    return replace(kernel, params=params, body=substitute_vars(kernel.body, dict(dims)))
+
+
+def moved_bytes(kernel: Kernel) -> dict[tuple[str, bool], int]:
+    """Bytes of each parameter that a launch reads (False) and writes (True); dimensions are numbers."""
+    return {key: evaluate(amount, {}) for key, amount in traffic(kernel).items()}
+
+
+def core_work(kernel: Kernel, machine: Machine) -> Work:
+    """The work of a kernel whose dimensions are numbers (`bound_kernel`)."""
+    core = Core(kernel, machine)
+    core.body(kernel.body, 1.0)
+    return core.work
+
+
+class Core:
+    """One core at work on one kernel."""
+
+    def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        self.kernel = kernel
+        self.work = Work()
+        rate = machine.map.get("fma.f32.one") or machine.rate("fma", "f32")
+        whole = 1 if rate.name.endswith(".one") else machine.parallel_units
+        self.flops = rate.value / whole
+        self.lane_bytes = machine.vector_bytes
+        self.issue = self.flops / (2 * self.lane_bytes / 4)
+        l1 = machine.bandwidth("l1", 1)
+        self.l1 = l1.value
+        self.l1_latency = machine.latency("l1").value
+        clock = machine.map.need("clock")
+        self.refill = REFILL / clock.value
+        chain = machine.map.get("fma.latency")
+        self.latency = chain.value if chain else 4 / clock.value
+        element = machine.map.get("gather.element") or machine.latency("l1")
+        self.element = element.value
+        near = machine.bandwidth("l2", 1)
+        self.l2, self.l1_capacity = near.value, machine.capacity("l1").value
+        self.registers = machine.registers
+        self.ranges: dict[str, tuple[int | None, int | None]] = {}
+        self.pending: dict[str, Contract] = {}
+        self.work.entries.update(
+            {
+                "multiply-add": (rate,),
+                "instructions": (rate,),
+                "l1": (l1,),
+                "chain": (chain or clock,),
+                "elements": (element,),
+                "l2": (near,),
+                "starts": (clock, machine.latency("l1")),
+            }
+        )
+
+    # --- statements ---------------------------------------------------------------------------------
+
+    def body(self, body: tuple[Stmt, ...], times: float) -> None:
+        """Every statement, executed `times` times."""
+        straight = tuple(s for s in body if isinstance(s, Let | Store))
+        if straight:
+            self.points(straight, None, 1, False, times)
+        for stmt in body:
+            self.statement(stmt, times)
+
+    def statement(self, stmt: Stmt, times: float) -> None:
+        """A statement other than straight code."""
+        match stmt:
+            case Loop():
+                self.loop(stmt, times)
+            case Stream():
+                with_ = self.size(stmt.extent) / max(1, stmt.step)
+                self.inside(stmt.var, stmt.extent)
+                self.body(stmt.body, times * with_)
+            case Fold():
+                self.fold(stmt, times)
+            case When():
+                self.body(stmt.body, times)
+            case Contract():
+                self.pending[stmt.acc] = stmt
+            case Drain():
+                self.tile(self.pending.pop(stmt.acc), stmt, times)
+            case Attend():
+                self.attend(stmt, times)
+            case _:
+                pass
+
+    def loop(self, loop: Loop, times: float) -> None:
+        """A loop by its role."""
+        count = ceil(self.size(loop.extent) / loop.step)
+        if loop.role is Role.GRID:
+            self.work.tasks *= max(1, count)
+        folds = any(isinstance(s, Fold) for s in loop.body)
+        self.inside(loop.var, loop.extent)
+        if all(isinstance(s, Let | Store) for s in loop.body):
+            self.points(loop.body, loop.var, count, loop.role is Role.VECTOR, times)
+        elif loop.role is Role.VECTOR and folds:
+            self.lanes(loop, count, times)
+        else:
+            self.body(loop.body, times * count)
+
+    def inside(self, var: str, extent: Dim) -> None:
+        """Declare the range of a loop variable."""
+        top = self.greatest(extent)
+        self.ranges[var] = (0, max(0, top - 1))
+
+    def greatest(self, extent: Dim) -> int:
+        """The largest value of an extent."""
+        return max(self.values(extent))
+
+    def size(self, extent: Dim) -> float:
+        """The mean value of an extent over the iterations of the loops around."""
+        found = self.values(extent)
+        return sum(found) / len(found)
+
+    def values(self, extent: Dim) -> list[int]:
+        """What an extent is in sampled iterations of the loops around."""
+        if isinstance(extent, int):
+            return [extent]
+        envs: list[dict[str, int]] = [{}]
+        for name in sorted(symbols(extent)):
+            high = self.ranges.get(name, (0, 0))[1] or 0
+            step = max(1, (high + 1) // SAMPLES)
+            tried = range(0, high + 1, step)
+            envs = [{**env, name: value} for env in envs[:SAMPLES] for value in tried]
+        return [max(0, evaluate(extent, env)) for env in envs]
+
+    # --- straight code ------------------------------------------------------------------------------
+
+    def points(
+        self, body: tuple[Stmt, ...], var: str | None, count: float, wide: bool, times: float
+    ) -> None:
+        """`count` iterations of straight code over `var`, in vectors if `wide`."""
+        if not count or not times:
+            return
+        wide = wide and not conditional(body)
+        point = self.point(body, var, wide)
+        self.spend(point, self.filled(count) if wide else count, times)
+
+    def filled(self, count: float, lanes: float = 0.0) -> float:
+        """Iterations that a vector loop costs: what fills no vector runs one by one, each as slow as a vector."""
+        lanes = lanes or self.lane_bytes / 4
+        return count // lanes * lanes + count % lanes * lanes
+
+    def spend(self, point: Point, count: float, times: float, overlaps: bool = True) -> None:
+        """Add the slower of the things that a core does at once: `count` points, `times` times, one chain each time."""
+        issue = point.instructions * count / self.issue
+        through = point.bytes * count / self.l1
+        length = (point.instructions + point.bytes / self.lane_bytes) * count
+        overlap = max(1.0, min(WINDOW / max(length, 1.0), times)) if overlaps else 1.0
+        chain = point.chain * count * self.latency / overlap
+        found = {"instructions": issue, "l1": through, "chain": chain}
+        slowest = max(found, key=lambda name: found[name])
+        self.work.seconds[slowest] += found[slowest] * times
+        if point.gathered:
+            self.work.seconds["elements"] += point.gathered * count * self.element * times
+
+    def point(self, body: tuple[Stmt, ...], var: str | None, wide: bool) -> Point:
+        """What one iteration costs; what does not depend on `var` is outside the loop."""
+        instructions = gathered = moved = 0.0
+        found = {(a.buffer, a.offset, a.write): a for a in accesses(self.kernel, body, self.ranges)}
+        dtypes = {p.name: p.dtype for p in self.kernel.params}
+        for access in found.values():
+            stride = access.stride(var) if var is not None else None
+            size = dtypes[access.buffer].bytes
+            if stride == 0 and not access.write:
+                continue
+            if wide and stride == 1:
+                moved += size
+            else:
+                moved += 0 if wide else self.lane_bytes
+                gathered += 1 if wide else 0
+        instructions += self.operations(body, var, wide)
+        if not wide:
+            instructions += 2  # counter and branch
+        return Point(instructions, moved, gathered)
+
+    def operations(self, body: Iterable[Stmt], var: str | None, wide: bool) -> float:
+        """Instructions of the formulas of one iteration."""
+        moving: set[str] = set()
+        total = 0.0
+        for stmt in body:
+            roots = scalars(stmt)
+            if isinstance(stmt, Let) and any(self.moves(r, var, moving) for r in roots):
+                moving.add(stmt.name)
+            for node in postorder(*roots):
+                if not self.moves(node, var, moving):
+                    continue
+                if isinstance(node, Call):
+                    total += FUNCTIONS[node.fn].cost * self.width(node.dtype, wide)
+                elif isinstance(node, Cast):
+                    total += self.width(node.dtype, wide)
+        return total
+
+    def width(self, dtype: DType, wide: bool) -> float:
+        """Instructions per element for one operation on a vector of this dtype."""
+        return (4 if dtype is bool_ else dtype.bytes) / self.lane_bytes if wide else 1.0
+
+    def moves(self, value: Scalar, var: str | None, moving: set[str]) -> bool:
+        """Whether a value changes from one iteration of `var` to the next."""
+        if var is None:
+            return True
+        for node in postorder(value):
+            match node:
+                case Load():
+                    if any(
+                        var in symbols(e) for e in node.index if not isinstance(e, Scalar)
+                    ) or any(isinstance(e, Scalar) for e in node.index):
+                        return True
+                case Index():
+                    if var in symbols(node.dim):
+                        return True
+                case Name():
+                    if node.name in moving:
+                        return True
+                case _:
+                    pass
+        return False
+
+    # --- folds --------------------------------------------------------------------------------------
+
+    def fold(self, fold: Fold, times: float) -> None:
+        """A reduction by one worker: in vectors with partial states, or one element after the other."""
+        for axis in fold.axes:
+            self.inside(axis.var, axis.extent)
+        sizes = [self.size(axis.extent) for axis in fold.axes]
+        count = prod(sizes)
+        if fold.body:
+            self.body(fold.body, times * count)
+        wide = fold.role is Role.VECTOR and not conditional((fold,))
+        point = self.fold_point(fold, fold.axes[-1].var, wide)
+        simple = fold.monoid in ("sum", "prod")
+        depth = self.chain_of(fold)
+        states = self.lane_bytes / 4 if simple else FOLD_LANES
+        parallel = states if wide else 1
+        length = self.filled(sizes[-1], parallel) if wide else sizes[-1]
+        self.spend(replace(point, chain=depth / parallel), length, times * prod(sizes[:-1]))
+        runs = times * prod(sizes[:-1])
+        merges = log2(states) if simple else states - 1
+        if wide:
+            self.work.seconds["chain"] += (
+                (times if not simple else runs) * merges * depth * self.latency
+            )
+
+    def fold_point(self, fold: Fold, var: str | None, wide: bool) -> Point:
+        """One point of a fold: its values and the merge."""
+        point = self.point((replace(fold, axes=(), body=()),), var, wide)
+        merge = self.merge_cost(fold)
+        width = 4 / self.lane_bytes if wide else 1.0
+        return replace(point, instructions=point.instructions + merge * width)
+
+    def merge_cost(self, fold: Fold) -> float:
+        """Operations of one merge of the monoid."""
+        return sum(
+            FUNCTIONS[n.fn].cost for n in postorder(*self.merge(fold)) if isinstance(n, Call)
+        )
+
+    def chain_of(self, fold: Fold) -> float:
+        """Dependent operations from a state to the same state one merge later."""
+        longest = 0.0
+        for k, result in enumerate(self.merge(fold)):
+            depth: dict[Scalar, float] = {}
+            for node in postorder(result):
+                own = FUNCTIONS[node.fn].cost if isinstance(node, Call) else 0.0
+                below = [depth[c] for c in children(node) if depth[c] >= 0]
+                started = isinstance(node, Name) and node.name == f"a{k}"
+                depth[node] = 0.0 if started else max(below) + own if below else -1.0
+            longest = max(longest, depth[result])
+        return longest
+
+    def merge(self, fold: Fold) -> tuple[Scalar, ...]:
+        """The new state from the old one (names a0, a1, ...) and one lifted element (b0, ...)."""
+        monoid = MONOIDS[fold.monoid]
+        kinds = tuple(v.dtype for v in fold.values)
+        fields = monoid.fields(kinds)
+        old = tuple(Name(f"a{k}", d) for k, d in enumerate(fields))
+        fresh = tuple(Name(f"b{k}", d) for k, d in enumerate(kinds))
+        return monoid.merge(old, monoid.lift(fresh))
+
+    def lanes(self, loop: Loop, count: float, times: float) -> None:
+        """A vector loop around folds: every iteration has its own state, kept in the first cache between points."""
+        filled = ceil(count * 4 / self.lane_bytes) * self.lane_bytes / 4
+        for stmt in loop.body:
+            if not isinstance(stmt, Fold):
+                self.points((stmt,), loop.var, filled, True, times)
+                continue
+            for axis in stmt.axes:
+                self.inside(axis.var, axis.extent)
+            steps = prod(self.size(axis.extent) for axis in stmt.axes)
+            point = self.fold_point(stmt, loop.var, True)
+            # States stay in registers where the compiler can unroll; else each merge stores and reloads them.
+            fixed = all(isinstance(axis.extent, int) for axis in stmt.axes)
+            wait = self.chain_of(stmt) + (0.0 if fixed else 2 * self.l1_latency / self.latency)
+            self.spend(replace(point, chain=wait / filled), filled * steps, times, overlaps=fixed)
+
+    # --- tiles --------------------------------------------------------------------------------------
+
+    def tile(self, stmt: Contract, drain: Drain, times: float) -> None:
+        """A blocked contraction and its epilogue."""
+        for span in (stmt.rows, stmt.cols):
+            self.ranges[span.var] = (0, None)
+        rows, cols = self.size(stmt.rows.extent), self.size(stmt.cols.extent)
+        depth = prod(self.size(axis.extent) for axis in stmt.depth)
+        panels = ceil(cols / PANEL)
+        row_block, _, depth_block = stmt.blocks
+        chunks = max(1, ceil(rows / max(1, row_block)))
+        parts = ceil(depth / depth_block) if depth_block else 1
+        self.tiles(rows / chunks, panels, depth / parts, times * chunks * parts, self.shared(stmt))
+        if parts > 1:  # partial sums wait in the second cache
+            self.work.seconds["l2"] += times * (parts - 1) * 2 * rows * cols * 4 / self.l2
+        self.work.again[stmt.b.buffer] += times * (chunks - 1) * panels * PANEL * depth * 4
+        lane = f"{drain.cols.var}_lane"
+        self.ranges[lane] = (0, PANEL - 1)
+        first = self.greatest(
+            substitute(stmt.cols.first, dict.fromkeys(symbols(stmt.cols.first), 0))
+        )
+        body = substitute_vars(drain.body, {drain.cols.var: first + symbol(lane)})
+        self.points(body, lane, panels * PANEL, True, times * rows)
+
+    def shared(self, stmt: Contract) -> float:
+        """The distinct elements of the left operand in a tile, as a share of rows x depth: windows overlap."""
+        rows = stmt.rows.var
+        entries = [e for e in stmt.a.index if not isinstance(e, int) and rows in e.symbols]
+        taps = [a for a in stmt.depth if any(a.var in e.symbols for e in entries)]
+        if not taps:
+            return 1.0
+        found: set[tuple[int, ...]] = set()
+        envs: list[dict[str, int]] = [{}]
+        for axis in (Axis(rows, 6), *taps):
+            envs = [
+                {**env, axis.var: v} for env in envs for v in range(int(self.size(axis.extent)))
+            ]
+        names = set().union(*(e.symbols for e in entries)) - {rows} - {a.var for a in taps}
+        for env in envs:
+            full = env | dict.fromkeys(names, 0)
+            found.add(tuple(evaluate(e, full) for e in entries))
+        return len(found) / len(envs)
+
+    def tiles(
+        self, rows: float, panels: float, depth: float, times: float, share: float = 1.0
+    ) -> None:
+        """Register tiles of rows x panels, each `depth` deep: multiply-adds, or what else keeps them waiting.
+
+        `share` is the part of rows x depth elements of the left operand that are distinct. They come
+        from the second cache, as the block of the right operand fills the first one.
+        """
+        vectors = PANEL * 4 / self.lane_bytes
+        most = max(1, int((self.registers - vectors - 1) // vectors))
+        wide = 1.0
+        if rows <= 2:
+            most, wide = ceil(rows), max(2.0, 8 / vectors) / ceil(rows)
+        count = ceil(rows / most)
+        held = rows / count
+        work = held * PANEL * 2 / self.flops
+        loads = (vectors + held) * self.lane_bytes / self.l1
+        chain = self.latency / wide
+        found = {"multiply-add": work, "l1": loads, "chain": chain}
+        slowest = max(found, key=lambda name: found[name])
+        self.work.seconds[slowest] += times * count * panels * depth * found[slowest]
+        done = times * count * panels
+        # The finished tile passes through the first cache once.
+        self.work.seconds["l1"] += done * 2 * held * PANEL * 4 / self.l1
+        # A tile waits for pointers, then for first elements; its loop and its epilogue each end
+        # with a mispredicted branch.
+        self.work.seconds["starts"] += done / wide * (2 * self.refill + 4 * self.l1_latency)
+        if (rows + PANEL) * depth * 4 > self.l1_capacity:
+            self.work.seconds["l2"] += done * held * depth * 4 * share / self.l2
+
+    def attend(self, stmt: Attend, times: float) -> None:
+        """Scores, their exponentials and the mix of values, for a block of rows."""
+        rows, keys = self.size(stmt.rows.extent), self.size(stmt.keys.extent)
+        deep, values = self.size(stmt.depth.extent), self.size(stmt.values.extent)
+        self.inside(stmt.keys.var, stmt.keys.extent)
+        self.ranges[stmt.rows.var] = (0, None)
+        padded = ceil(keys / PANEL) * PANEL
+        packed = times * padded * (deep + values)
+        self.work.seconds["l1"] += packed * 2 * 4 / self.l1
+        self.tiles(rows, padded / PANEL, deep, times)
+        self.tiles(rows, ceil(values / PANEL), keys, times)
+        score = (Let(stmt.dot, stmt.score),)
+        self.points(score, stmt.keys.var, keys, True, times * rows)
+        exponential = (FUNCTIONS["exp"].cost + 6) * 4 / self.lane_bytes
+        self.spend(Point(exponential, 5 * 4, 0.0), keys, times * rows)
+
+
+def conditional(body: Iterable[Stmt]) -> bool:
+    """Whether a load happens only where a condition holds: compilers then leave vectors, as the load might fault."""
+    choices = (
+        node
+        for stmt in body
+        for node in postorder(*scalars(stmt))
+        if isinstance(node, Call) and node.fn == "where"
+    )
+    return any(isinstance(v, Load) for node in choices for v in postorder(*node.args[1:]))

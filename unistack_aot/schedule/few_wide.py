@@ -10,11 +10,23 @@ from math import prod
 
 from unistack_aot.base.symbolic import Dim, Ranges, bounds, symbol
 from unistack_aot.mcir.accesses import accesses
-from unistack_aot.mcir.nodes import Attend, Drain, Fold, Kernel, Let, Loop, Role, Stmt, Store, Stream, When
+from unistack_aot.mcir.nodes import (
+    Attend,
+    Drain,
+    Fold,
+    Kernel,
+    Let,
+    Loop,
+    Role,
+    Stmt,
+    Store,
+    Stream,
+    When,
+)
 from unistack_aot.mcir.transform import all_loads, around, perfect_nest, walk
 from unistack_aot.schedule.clipping import clipped
 from unistack_aot.schedule.operators import can_fuse, fused, split, with_role
-
+from unistack_aot.schedule.unswitch import unswitched
 
 LANES = 32  # iterations of a vector loop around folds: two to four registers on every level
 
@@ -102,6 +114,7 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
             if stmt.role is Role.MAP and _straight(stmt.body):
                 vector = _vectorises(kernel, stmt, ranges)
                 return with_role(stmt, Role.VECTOR if vector else Role.SEQ)
+            stmt = unswitched(stmt) if stmt.role is Role.SEQ else stmt
             body = _inner(kernel, stmt.body, _with(ranges, stmt))
             return with_role(stmt, Role.SEQ if stmt.role is Role.MAP else stmt.role, body)
         case Fold():

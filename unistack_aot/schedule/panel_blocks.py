@@ -78,7 +78,7 @@ def choose_blocks(e: Extents, machine: Machine, subject: str) -> tuple[Blocks, D
     together = row_block * PANEL * F32 * e.panels <= mid // 2
     panel_group = e.panels if together else min(FEW_PANELS, e.panels)
     by_rows, tasks = _tasks(e, machine.parallel_units)
-    task_rows = ceil(e.rows / tasks) if by_rows else max(e.rows, 1)
+    task_rows = ceil(e.rows / tasks) if by_rows else 0
     task_panels = e.panels if by_rows else ceil(e.panels / tasks)
     blocks = Blocks(task_rows, task_panels, row_block, panel_group, depth_block)
     chosen = (

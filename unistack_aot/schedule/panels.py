@@ -53,7 +53,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
-    """Sizes of one contraction: rows and panels per task, and the blocks kept near inside a task."""
+    """Sizes of one contraction: rows (0: all) and panels per task, and the blocks kept near inside a task."""
 
     task_rows: int
     task_panels: int
@@ -276,8 +276,10 @@ def tiled(
     total_rows, total_cols = product(site.rows), product(site.cols)
     panels = ceildiv(total_cols, PANEL)
     row_task, panel_task = symbol("row_task"), symbol("panel_task")
-    first_row, first_col = row_task * blocks.task_rows, panel_task * (blocks.task_panels * PANEL)
-    rows = Span("m", first_row, part(total_rows, first_row, blocks.task_rows))
+    task_rows: Dim = blocks.task_rows or total_rows
+    first_row: Dim = row_task * task_rows if blocks.task_rows else 0
+    first_col = panel_task * (blocks.task_panels * PANEL)
+    rows = Span("m", first_row, part(total_rows, first_row, task_rows))
     cols = Span("n", first_col, part(total_cols, first_col, blocks.task_panels * PANEL))
     env = decode(site.rows, symbol("m")) | decode(site.cols, symbol("n"))
     joint: Dim = 0
@@ -302,10 +304,10 @@ def tiled(
         near,
     )
     drain = Drain("tile", rows, cols, site.acc.name, substitute_vars(site.tail, env))
-    shape = (blocks.task_rows, blocks.task_panels * PANEL)
+    shape = (task_rows, blocks.task_panels * PANEL)
     body: tuple[Stmt, ...] = (Tile("tile", f32, shape, Space.REG, 0.0), contract, drain)
     tasks = (
-        Axis("row_task", ceildiv(total_rows, blocks.task_rows)),
+        Axis("row_task", ceildiv(total_rows, task_rows) if blocks.task_rows else 1),
         Axis("panel_task", ceildiv(panels, blocks.task_panels)),
     )
     for axis in reversed((*site.batch, *tasks)):
@@ -321,9 +323,10 @@ def tiled(
     return replace(kernel, params=(*ins, fresh, *outs), body=(*body, *site.rest))
 
 
-def part(total: Dim, first: Dim, size: int) -> Dim:
+def part(total: Dim, first: Dim, size: Dim) -> Dim:
     """How many of `size` items from `first` on lie below `total`."""
-    return size if isinstance(total, int) and total % size == 0 else minimum(size, total - first)
+    whole = total == size or (isinstance(total, int) and isinstance(size, int) and total % size == 0)
+    return size if whole else minimum(size, total - first)
 
 
 def _still_read(buffer: str, site: Site) -> bool:

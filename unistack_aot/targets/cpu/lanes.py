@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import bounds
 from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
@@ -10,6 +12,8 @@ from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.ir.scalar import Name, Scalar, postorder
 from unistack_aot.mcir.nodes import Axis, Fold, Let, Loop, Stmt
 from unistack_aot.mcir.transform import scalars
+
+MOST_TAPS = 64  # points of a fold that are written out, so that the lanes' states stay in registers
 
 
 def lane_loop(loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
@@ -103,4 +107,8 @@ class Lanes:
         with self.writer.scope(first.var, first.extent):
             inner = self.nest(fold, tuple(rest), before)
         extent = self.writer.printer.dim(first.extent)
-        return (Block(self.writer.header(identifier(first.var), extent), inner),)
+        loop = Block(self.writer.header(identifier(first.var), extent), inner)
+        taps = prod(a.extent for a in axes if isinstance(a.extent, int))
+        if all(isinstance(a.extent, int) for a in fold.axes) and taps <= MOST_TAPS:
+            return (Directive(self.writer.dialect.unroll(taps)), loop)
+        return (loop,)

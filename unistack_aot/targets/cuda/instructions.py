@@ -20,7 +20,7 @@ _FMA = (
     (32, 32, 16, 4, 4, 0.55),
     (16, 64, 16, 4, 4, 0.55),
     (16, 32, 32, 2, 4, 0.40),
-    (8, 128, 16, 4, 4, 0.50),
+    (8, 128, 16, 2, 8, 0.50),
 )
 
 # Block rows, columns, depth; warps along rows and columns; share of the peak, assumed until probed.

@@ -72,16 +72,14 @@ def find_tiles(body: tuple[Stmt, ...]) -> TileKernel | None:
     return TileKernel(INSTRUCTIONS[contract.via], contract, stream, near)
 
 
-def block_type(tiles: TileKernel) -> str:
-    """The header's type that realises the tile instruction."""
-    instruction = tiles.instruction
+def block_type(instruction: TileInstruction, a_inner: bool, b_inner: bool) -> str:
+    """The header's type that realises a tile instruction for operands of these orders."""
     engine, kind, shape, split = instruction.name.split(".")
     rows, cols, _ = shape.split("x")
     first, second = split.split("x")
     element = {"f32": "float", "f64": "double", "i32": "int32_t"}.get(kind, f"ua::{kind}")
     orders = ", ".join(
-        f"ua::Operand::{'k_inner' if inner else 'k_outer'}"
-        for inner in (tiles.a_inner, tiles.b_inner)
+        f"ua::Operand::{'k_inner' if inner else 'k_outer'}" for inner in (a_inner, b_inner)
     )
     family = "Fma" if engine == "fma" else "Mma"
     numbers = f"{rows}, {cols}, {instruction.depth}, {first}, {second}"
@@ -96,7 +94,9 @@ def tile_statement(
         case Tile() if stmt.space is Space.REG:
             acc = identifier(stmt.name)
             return (
-                Line(f"typedef {block_type(tiles)} Block;"),
+                Line(
+                    f"typedef {block_type(tiles.instruction, tiles.a_inner, tiles.b_inner)} Block;"
+                ),
                 Line(f'static_assert({_declared_bytes()} == {tiles.stage_bytes}, "near bytes");'),
                 Line(f"Block::Accumulator {acc};"),
                 Line(f"{acc}.clear();"),

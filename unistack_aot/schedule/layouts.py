@@ -132,8 +132,12 @@ def choose_layouts(
             layouts[buffer.name] = layout
             note = f"block {layout.block}, halo {layout.halo}"
             decisions.append(Decision("layout", buffer.name, note, "read by convolutions"))
-    relaid = _apply(program, layouts)
-    return _copies(relaid, wishes, free), tuple(decisions)
+    copied = _copies(_apply(program, layouts), wishes, free)
+    for buffer in copied.buffers[len(program.buffers) :]:
+        note = f"copy with block {buffer.layout.block}, halo {buffer.layout.halo}"
+        because = "read by convolutions; its owner keeps it plain"
+        decisions.append(Decision("layout", buffer.name, note, because))
+    return copied, tuple(decisions)
 
 
 def _wishes(program: Program, block: int, ranges: Ranges) -> Wishes:

@@ -77,6 +77,10 @@ class Legalizer:
         heads = find_attention(kernel)
         if isinstance(heads, AttentionSite) and attention_fits(kernel, heads, self.ranges):
             kernel = attended(kernel, heads, QUERY_ROWS, KEY_TILE, "attention.f32")
+            chosen = f"{QUERY_ROWS} queries and {KEY_TILE} keys at a time"
+            because = "softmax(q k) v is a stream over keys; scores stay near"
+            subject = ", ".join(launch.writes())
+            self.decisions.append(Decision("attention", subject, chosen, because))
         elif isinstance(site, Site) and not site.cols:
             kernel = self.depthwise(kernel, site)
         elif isinstance(site, Site):

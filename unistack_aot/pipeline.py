@@ -30,6 +30,7 @@ from unistack_aot.onnx_in.dims import LARGEST
 from unistack_aot.onnx_in.read import Model
 from unistack_aot.rules import RuleReport, apply_rules
 from unistack_aot.runtime.layout import certify
+from unistack_aot.schedule.cost import predict_program, prediction_records
 from unistack_aot.schedule.decision import Record, records
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Constants, Progress, Request, Target
@@ -65,12 +66,18 @@ def unwatched(stage: str, value: T, /) -> T:
 
 @dataclass(frozen=True, slots=True)
 class VariantReport:
-    """What was built for one target, and how long it took in seconds."""
+    """What was built for one target, and how long it took in seconds.
+
+    `predicted` is the time of a run at the sizes `at`, on the machine that map `map` describes.
+    """
 
     target: str
     kernels: int
     launches: int
     build_seconds: float
+    predicted: float
+    at: Mapping[str, int]
+    map: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,9 +252,21 @@ def _variant(
         weights=("weights.safetensors",),
     )
     variant = replace(variant, certificates=certificates(variant, sizes))
-    launches = len(variant.launches)
-    report = VariantReport(request.name, len(source.kernels), launches, perf_counter() - start)
-    return Built(variant, code, kept, report, records(scheduled.decisions, scheduled.program))
+    launches, machine = len(variant.launches), target.machine(request.level)
+    at = {size.name: max(1, size.typical) for size in sizes}
+    times = predict_program(scheduled.program, machine, at)
+    report = VariantReport(
+        request.name,
+        len(source.kernels),
+        launches,
+        perf_counter() - start,
+        sum(time.seconds for time in times),
+        at,
+        machine.id,
+    )
+    decided = records(scheduled.decisions, scheduled.program)
+    predicted = prediction_records(scheduled.program, times, machine)
+    return Built(variant, code, kept, report, (*decided, *predicted))
 
 
 def certificates(
@@ -324,4 +343,12 @@ def _write(
 def _lock(built: Sequence[Built], options: Options) -> dict[str, object]:
     """What was asked and what was decided, by variant; docs/mcir.md describes it."""
     decisions = {b.variant.target: list(b.decisions) for b in built}
-    return {"options": options.digest, "decisions": decisions}
+    predicted = {
+        b.variant.target: {
+            "seconds": b.report.predicted,
+            "at": dict(b.report.at),
+            "map": b.report.map,
+        }
+        for b in built
+    }
+    return {"options": options.digest, "decisions": decisions, "predicted": predicted}

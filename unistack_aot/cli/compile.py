@@ -15,7 +15,7 @@ from unistack_aot.cli.dump import Dump
 from unistack_aot.cli.face import Face, duration, plural, size
 from unistack_aot.cli.memory import memory_line
 from unistack_aot.cli.targets import default_targets
-from unistack_aot.pipeline import Hooks, Report
+from unistack_aot.pipeline import Hooks, Report, VariantReport
 from unistack_aot.runtime.devices import gpu_present
 
 EXAMPLE = "unistack-aot bert.onnx -o bert.pkg --target cpu --dim batch=1..8"
@@ -115,10 +115,11 @@ def _present(report: Report, face: Face) -> None:
                 plural(variant.kernels, "kernel"),
                 f"built in {duration(variant.build_seconds)}",
                 memory[variant.target],
+                f"predicted {duration(variant.predicted)}{_sizes(variant)}",
             )
             for variant in report.variants
         ],
-        right="lrl",
+        right="lrlll",
     )
     face.fact(
         model=report.model,
@@ -132,10 +133,18 @@ def _present(report: Report, face: Face) -> None:
                 "kernels": v.kernels,
                 "launches": v.launches,
                 "build_seconds": v.build_seconds,
+                "predicted_seconds": v.predicted,
+                "predicted_at": dict(v.at),
+                "map": v.map,
             }
             for v in report.variants
         ],
     )
+
+
+def _sizes(variant: VariantReport) -> str:
+    at = ", ".join(f"{name} {number}" for name, number in variant.at.items())
+    return f" at {at}" if at else ""
 
 
 def _checked(model: Path, report: Report, face: Face) -> list[Verdict]:

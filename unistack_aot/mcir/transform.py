@@ -234,6 +234,8 @@ def substitute_vars(body: Body, env: Mapping[str, IndexEntry]) -> Body:
                 )
             case Drain():
                 return replace(stmt, rows=_span(stmt.rows, dims), cols=_span(stmt.cols, dims))
+            case Attend():
+                return _attend(stmt, dims)
             case Fill():
                 spans = (_span(stmt.rows, dims), _span(stmt.cols, dims))
                 return Fill(stmt.tile, *spans, _view(stmt.source, dims))
@@ -241,6 +243,16 @@ def substitute_vars(body: Body, env: Mapping[str, IndexEntry]) -> Body:
                 return None
 
     return rewrite(map_scalars(body, lambda v: substitute_indices(v, env)), each)
+
+
+def _attend(stmt: Attend, dims: Mapping[str, Dim]) -> Attend:
+    keys, depth, values = (
+        Axis(axis.var, substitute(axis.extent, dims))
+        for axis in (stmt.keys, stmt.depth, stmt.values)
+    )
+    q, k, v = (_view(view, dims) for view in (stmt.q, stmt.k, stmt.v))
+    rows = _span(stmt.rows, dims)
+    return replace(stmt, q=q, k=k, v=v, rows=rows, keys=keys, depth=depth, values=values)
 
 
 def _entry(entry: IndexEntry, env: Mapping[str, IndexEntry]) -> IndexEntry:

@@ -20,8 +20,9 @@ from unistack_aot.hw.occupancy import Occupancy
 from unistack_aot.hw.roofline import Prediction, Term
 from unistack_aot.mcir.nodes import Kernel
 from unistack_aot.mcir.program import Kind, Program
+from unistack_aot.mcir.text import kernel_names
 from unistack_aot.schedule.core_work import bound_kernel, core_work, moved_bytes
-from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.decision import Decision, Record
 from unistack_aot.schedule.group_counts import group_counts
 
 CACHES = ("l1", "l2", "l3")
@@ -227,12 +228,39 @@ def rank(
     return chosen, Decision(kind, subject, name, explained(best, machine), tried)
 
 
+def prediction_records(
+    program: Program, predictions: Iterable[Prediction], machine: Machine
+) -> list[Record]:
+    """The predictions of a program's launches as records of its kernels, one for each kernel: its slowest launch."""
+    names = kernel_names(program)
+    slowest: dict[str, Prediction] = {}
+    for launch, found in zip(program.launches(), predictions, strict=True):
+        name = names[launch.kernel]
+        if name not in slowest or found.seconds > slowest[name].seconds:
+            slowest[name] = found
+    return [
+        {
+            "kernel": name,
+            "what": "predicted",
+            "subject": "",
+            "chosen": microseconds(found.seconds),
+            "because": _reasons(found, machine),
+            "tried": [],
+        }
+        for name, found in slowest.items()
+    ]
+
+
 def explained(prediction: Prediction, machine: Machine) -> str:
     """A prediction in words: "3.1 us (multiply-add 1.4, dram 0.5; map h100-sxm: mma.bf16, dram.bandwidth)"."""
+    return f"{microseconds(prediction.seconds)} ({_reasons(prediction, machine)})"
+
+
+def _reasons(prediction: Prediction, machine: Machine) -> str:
     heavy = [t for t in prediction.terms if t.seconds >= 0.02 * prediction.seconds][:SHOWN]
     words = ", ".join(f"{t.name} {t.seconds * 1e6:.3g}" for t in heavy)
     entries = dict.fromkeys(entry.name for term in heavy for entry in term.entries)
-    return f"{microseconds(prediction.seconds)} ({words}; map {machine.id}: {', '.join(entries)})"
+    return f"{words}; map {machine.id}: {', '.join(entries)}"
 
 
 def microseconds(seconds: float) -> str:

@@ -183,6 +183,8 @@ class ConvolveTranspose(ConvolutionFamily):
         """Loops over the result around one sum over channels and the taps that reach it."""
         (result,) = results
         x, w = (Operand(p) for p in args)
+        if self._apart():
+            return self._lower_apart(x, w, args, results)
         wide, _ = product_dtypes(x.dtype, w.dtype, self.name)
         outer = tuple(symbol(f"o{k}") for k in range(len(self.window.kernel)))
         taps = tuple(symbol(f"t{k}") for k in range(len(outer)))
@@ -196,6 +198,35 @@ class ConvolveTranspose(ConvolutionFamily):
         index = (symbol("n"), channels.kept, *outer)
         loops = (Axis("n", result.shape[0]), *channels.loops, *_axes(outer, result.shape[2:]))
         body = sum_and_store(product, axes, result, index)
+        return Kernel((*args, *results), nest(*_split(loops), body))
+
+    def _apart(self) -> bool:
+        """Whether every result element is reached by exactly one tap: windows that tile the result."""
+        geometry = self.window
+        plain = all(d == 1 for d in geometry.dilations) and not any(self.extra)
+        pads = any(p != 0 for p in (*geometry.before, *geometry.after))
+        return plain and not pads and tuple(geometry.kernel) == tuple(geometry.strides)
+
+    def _lower_apart(
+        self, x: Operand, w: Operand, args: tuple[Param, ...], results: tuple[Param, ...]
+    ) -> Kernel:
+        """Loops over input positions and taps, which together number the result: a product without conditions."""
+        (result,) = results
+        wide, _ = product_dtypes(x.dtype, w.dtype, self.name)
+        rank = len(self.window.kernel)
+        at, taps = (tuple(symbol(f"{name}{k}") for k in range(rank)) for name in ("o", "t"))
+        channels = GroupedChannels.of(
+            self.groups, w.shape[1] * self.groups, _over(w.shape[0], self.groups)
+        )
+        product = cast(wide, x(symbol("n"), channels.folded, *at)) * cast(
+            wide, w(channels.folded, channels.place, *taps)
+        )
+        spread = zip(at, self.window.strides, taps, strict=True)
+        index = (symbol("n"), channels.kept, *(o * stride + t for o, stride, t in spread))
+        pairs = zip(_axes(at, x.shape[2:]), _tap_axes(self.window, taps), strict=True)
+        inner = (axis for pair in pairs for axis in pair)
+        loops = (Axis("n", result.shape[0]), *channels.loops, *inner)
+        body = sum_and_store(product, channels.fold, result, index)
         return Kernel((*args, *results), nest(*_split(loops), body))
 
     def _source(

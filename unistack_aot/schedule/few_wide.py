@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from unistack_aot.base.symbolic import Dim, Ranges, bounds, symbol
+from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.nodes import (
     Attend,
@@ -23,11 +24,20 @@ from unistack_aot.mcir.nodes import (
     Stream,
     When,
 )
-from unistack_aot.mcir.transform import all_loads, around, perfect_nest, walk
+from unistack_aot.mcir.transform import (
+    all_loads,
+    around,
+    bound_vars,
+    perfect_nest,
+    rename_bound,
+    substitute_vars,
+    walk,
+)
 from unistack_aot.schedule.clipping import clipped
 from unistack_aot.schedule.operators import can_fuse, fused, split, with_role
 from unistack_aot.schedule.unswitch import unswitched
 
+LEAST = 2048  # scalar operations per task below which handing it out costs more than it saves
 LANES = 32  # iterations of a vector loop around folds: two to four registers on every level
 
 
@@ -46,8 +56,34 @@ class WideWorkers:
 
 def assign_roles(kernel: Kernel, ranges: Ranges, numbers: WideWorkers) -> Kernel:
     """Decide every MAP loop and fold of a kernel: outermost loops to GRID, innermost to VECTOR, the rest SEQ."""
-    body = tuple(_nest(kernel, stmt, ranges, numbers) for stmt in kernel.body)
-    return kernel.with_body(body)
+    parts = (part for stmt in kernel.body for part in whole_blocks(kernel, stmt))
+    return kernel.with_body(tuple(_nest(kernel, part, ranges, numbers) for part in parts))
+
+
+def whole_blocks(kernel: Kernel, stmt: Stmt) -> tuple[Stmt, ...]:
+    """Cut a nest over a blocked axis whose last block is not full, so that vectors have a constant length.
+
+    before:
+        for c in 24 role=map { y[c] = x[c] }                                    # y in blocks of 16
+    after:
+        for c in 16 role=map { y[c] = x[c] }  for d in 8 role=map { y[d + 16] = x[d + 16] }
+    """
+    loops, body = perfect_nest((stmt,))
+    if not loops or any(each.role is not Role.MAP for each in loops):
+        return (stmt,)
+    found = _blocked_loop(kernel, loops, body)
+    cut = next((each for each in loops if found is not None and each.var == found[0]), None)
+    if found is None or cut is None or not isinstance(cut.extent, int):
+        return (stmt,)
+    rest = cut.extent % found[1]
+    if rest == 0 or cut.extent < found[1]:
+        return (stmt,)
+    whole = tuple(replace(e, extent=cut.extent - rest) if e is cut else e for e in loops)
+    part = tuple(replace(e, extent=rest) if e is cut else e for e in loops)
+    moved = substitute_vars(body, {cut.var: symbol(cut.var) + (cut.extent - rest)})
+    tail = around(part, moved)
+    names = {name: f"{name}_rest" for name in bound_vars(tail)}
+    return (*around(whole, body), *rename_bound(tail, names))
 
 
 def _nest(kernel: Kernel, stmt: Stmt, ranges: Ranges, numbers: WideWorkers) -> Stmt:
@@ -97,8 +133,9 @@ def _grid(kernel: Kernel, loop: Loop, ranges: Ranges, wanted: int) -> Loop:
 
 
 def _shares(kernel: Kernel, loop: Loop, ranges: Ranges) -> bool:
-    """Whether a nested loop's iterations may go to other workers: it is deep, and no loop of lanes."""
-    return _deep(loop) and not _laned(kernel, loop, ranges)
+    """Whether a nested loop's iterations may go to other workers: deep and long enough, and no loop of lanes."""
+    small = isinstance(loop.extent, int) and _work(loop) < loop.extent * LEAST
+    return _deep(loop) and not small and not _laned(kernel, loop, ranges)
 
 
 def _inner(kernel: Kernel, body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt, ...]:
@@ -195,6 +232,7 @@ def lanes_innermost(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
     var, size = chosen
     place = next(k for k, each in enumerate(loops) if each.var == var)
     picked = loops[place]
+    size = min(size, picked.extent) if isinstance(picked.extent, int) else size
     cut = split(replace(picked, body=body), size, Role.MAP, Role.MAP)
     inner = cut.body[0]
     outer = (*loops[:place], replace(cut, body=()), *loops[place + 1 :])
@@ -245,9 +283,13 @@ def _blocked_loop(
         if layout is None or layout.block is None:
             continue
         axis, size = layout.block
-        var = str(index[axis])
-        if var in names and index[axis] == symbol(var):
-            return var, size
+        entry = index[axis]
+        if isinstance(entry, int | Scalar):
+            continue
+        for var in names & entry.symbols:
+            first = entry - symbol(var)
+            if isinstance(first, int) and first % size == 0:
+                return var, size
     return None
 
 
@@ -272,5 +314,5 @@ def _work(loop: Loop) -> int:
 
 
 def _with(ranges: Ranges, loop: Loop) -> dict[str, tuple[int | None, int | None]]:
-    top: Dim | None = loop.extent - 1 if isinstance(loop.extent, int) else None
-    return {**ranges, loop.var: (0, top if isinstance(top, int) else None)}
+    top = bounds(loop.extent, ranges)[1]
+    return {**ranges, loop.var: (0, None if top is None else top - 1)}

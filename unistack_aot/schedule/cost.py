@@ -70,10 +70,11 @@ def _on_cores(kernel: Kernel, machine: Machine, held: Mapping[str, str], units: 
     for level, moved in _levels(kernel, machine, held, work.again).items():
         rate = machine.bandwidth(level, busy)
         terms.append(Term(machine.memory(level), moved / rate.value, (rate,)))
-    launch = machine.launch_cost()
-    terms.append(Term("launch", launch.value, (launch,)))
-    if busy > 1:
-        barrier = machine.barrier_cost()
+    slowest = max((machine.latency(held.get(p.name, "far")) for p in kernel.params), key=float)
+    terms.append(Term("latency", slowest.value, (slowest,)))  # first lines, asked for together
+    if busy > 1:  # else the caller does it all
+        launch, barrier = machine.launch_cost(), machine.barrier_cost()
+        terms.append(Term("launch", launch.value, (launch,)))
         terms.append(Term("barrier", barrier.value, (barrier,)))
     ordered = tuple(sorted(terms, key=lambda term: (-term.seconds, term.name)))
     seconds = sum(term.seconds for term in terms)

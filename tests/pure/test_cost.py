@@ -1,0 +1,233 @@
+"""Predicted times follow the map for the stated reason: one entry changed, one term moves, one choice changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import MappingProxyType
+
+import pytest
+
+from unistack_aot.base.dtypes import f32
+from unistack_aot.hw.machine import Machine, machine_for_arch
+from unistack_aot.hw.roofline import Prediction
+from unistack_aot.mcir.nodes import Kernel
+from unistack_aot.mcir.parse import parse_kernel
+from unistack_aot.mcir.program import Buffer, Kind, Launch, Program
+from unistack_aot.schedule.block_tiles import Sizes, predicted, stages_of
+from unistack_aot.schedule.cost import (
+    explained,
+    holding,
+    predict_kernel,
+    predict_program,
+    prediction_records,
+    rank,
+)
+from unistack_aot.schedule.panel_blocks import Extents, choose_blocks
+from unistack_aot.targets.cuda.instructions import INSTRUCTIONS
+
+CPU, A100, H100 = (machine_for_arch(arch) for arch in ("x86-64-v3", "sm_80", "sm_90"))
+
+SCALE = """
+kernel scale(x: f32[N] far) -> y: f32[N] far {
+  for i in N role=vector { y[i] = x[i] * 2.0 }
+}
+"""
+ROWS = """
+kernel rows(x: f32[64, 4096] far) -> y: f32[64] far {
+  for i in 64 role=grid { s = fold sum over j in 4096 role=ROLE of x[i, j]  y[i] = s }
+}
+"""
+VIEWS = "x[i, k], w[j//16, k, j%16]"
+PRODUCT = """
+kernel product(x: f32[192, 512] far, w: f32[16, 512, 16] far) -> y: f32[192, 256] far {
+  for t in 4 role=grid {
+    tile: f32[48, 256] reg = 0.0
+    tile[i in 48*t ..+ 48, j in 0 ..+ 256] += contract(VIEWS) over k in 512 via fma.panel16 blocks(ROWS, 256, DEPTH)
+    drain tile[i in 48*t ..+ 48, j in 0 ..+ 256] as v { y[i, j] = v }
+  }
+}
+"""
+
+
+def with_entries(machine: Machine, **values: float) -> Machine:
+    """The machine with other values; "dram_bandwidth" names the entry "dram.bandwidth"."""
+    entries = dict(machine.map.properties)
+    for word, value in values.items():
+        name = word.replace("_", ".")
+        entries[name] = replace(entries[name], value=value)
+    return Machine(replace(machine.map, properties=MappingProxyType(entries)))
+
+
+def without(machine: Machine, capability: str) -> Machine:
+    """The machine without a capability."""
+    kept = {k: v for k, v in machine.map.capabilities.items() if k != capability}
+    return Machine(replace(machine.map, capabilities=MappingProxyType(kept)))
+
+
+def seconds_of(prediction: Prediction, term: str) -> float:
+    """Seconds of one term; 0 where it is absent."""
+    return sum(t.seconds for t in prediction.terms if t.name == term)
+
+
+def kernel(source: str, **words: object) -> Kernel:
+    """A kernel with words of its text replaced."""
+    for word, value in {"VIEWS": VIEWS, **words}.items():
+        source = source.replace(word, str(value))
+    return parse_kernel(source)
+
+
+def test_bytes_take_the_time_of_the_level_that_holds_them() -> None:
+    scale, dims = kernel(SCALE), {"N": 1 << 20}
+    far = predict_kernel(scale, CPU, dims, units=1)
+    near = predict_kernel(scale, CPU, dims, {"x": "l3", "y": "l3"}, units=1)
+    moved = 3 * 4 * dims["N"]  # a load, and a store that reads its line first
+    assert seconds_of(far, "dram") == pytest.approx(moved / CPU.bandwidth("far", 1).value)
+    assert seconds_of(near, "dram") == 0
+    assert seconds_of(near, "l3") == pytest.approx(moved / CPU.bandwidth("l3", 1).value)
+    assert far.dominant.name == "dram" and far.entries == ("dram.bandwidth.one",)
+
+
+def test_dimensions_are_bound() -> None:
+    scale = kernel(SCALE)
+    one, two = (predict_kernel(scale, CPU, {"N": n}, units=1) for n in (1 << 20, 1 << 21))
+    assert seconds_of(two, "dram") == pytest.approx(2 * seconds_of(one, "dram"))
+
+
+def test_faster_memory_shortens_its_own_term_alone() -> None:
+    scale, dims = kernel(SCALE), {"N": 1 << 20}
+    faster = with_entries(CPU, dram_bandwidth_one=1.5 * CPU.bandwidth("far", 1).value)
+    before, after = (predict_kernel(scale, m, dims, units=1) for m in (CPU, faster))
+    for term in before.terms:
+        ratio = 1.5 if term.name == "dram" else 1
+        assert term.seconds == pytest.approx(ratio * seconds_of(after, term.name))
+
+
+def test_partial_states_break_the_chain_of_a_fold() -> None:
+    wide = predict_kernel(kernel(ROWS, ROLE="vector"), CPU, units=1)
+    narrow = predict_kernel(kernel(ROWS, ROLE="seq"), CPU, units=1)
+    assert narrow.dominant.name == "chain"
+    assert seconds_of(narrow, "chain") > 4 * seconds_of(wide, "chain")
+
+
+def test_tasks_are_shared_in_whole_turns() -> None:
+    product = kernel(PRODUCT, ROWS=48, DEPTH=0)
+    times = {units: predict_kernel(product, CPU, units=units) for units in (1, 2, 3, 4)}
+    work = {units: seconds_of(found, "multiply-add") for units, found in times.items()}
+    assert work[1] == pytest.approx(2 * work[2]) == pytest.approx(4 * work[4])
+    assert work[3] == work[2]  # four tasks take three cores two turns
+    assert times[1].rounds == 4 and times[3].rounds == 2
+
+
+def test_multiply_adds_run_at_the_measured_rate() -> None:
+    found = predict_kernel(kernel(PRODUCT, ROWS=48, DEPTH=0), CPU, units=1)
+    rate = CPU.rate("fma", "f32").value / CPU.parallel_units
+    assert seconds_of(found, "multiply-add") == pytest.approx(2 * 192 * 512 * 256 / rate)
+    assert found.dominant.name == "multiply-add"
+
+
+def test_small_row_blocks_read_the_right_operand_again() -> None:
+    whole, cut = (
+        predict_kernel(kernel(PRODUCT, ROWS=rows, DEPTH=0), CPU, units=1) for rows in (48, 12)
+    )
+    assert cut.seconds > whole.seconds
+    assert seconds_of(cut, "l2") > seconds_of(whole, "l2") or seconds_of(cut, "l3") > 0
+
+
+def test_rank_takes_the_fastest_and_keeps_the_losers() -> None:
+    candidates = [(f"{rows} rows", rows) for rows in (6, 12, 48)]
+    best, decision = rank(
+        "blocks",
+        "product",
+        candidates,
+        lambda rows: predict_kernel(kernel(PRODUCT, ROWS=rows, DEPTH=0), CPU, units=1),
+        CPU,
+    )
+    assert best == 48 and decision.chosen == "48 rows"
+    assert [tried.split(" us")[0].rsplit(" ", 1)[0] for tried in decision.tried] == [
+        "12 rows",
+        "6 rows",
+    ]
+    assert "multiply-add" in decision.because and f"map {CPU.id}: fma.f32" in decision.because
+
+
+def test_a_smaller_cache_means_smaller_blocks() -> None:
+    extents = Extents(rows=4096, cols=1024, depth=2048, batch=1, run=2048, taps=1, step=1)
+    usual, _ = choose_blocks(extents, CPU, "x")
+    less_near, why = choose_blocks(extents, with_entries(CPU, l1_capacity=16384), "x")
+    less_mid, _ = choose_blocks(extents, with_entries(CPU, l2_capacity=262144), "x")
+    assert less_near.depth_block < usual.depth_block and "L1 16384" in why.because
+    assert less_mid.row_block < usual.row_block and less_mid.depth_block == usual.depth_block
+
+
+def test_without_asynchronous_copies_two_stages_do() -> None:
+    tile = INSTRUCTIONS["fma.f32.128x128x16.8x8"]
+    assert stages_of(tile, H100, 16384) == 3
+    assert stages_of(tile, without(H100, "async_copy"), 16384) == 2
+
+
+def test_a_cache_keeps_what_was_seen_to_stay() -> None:
+    assert holding(CPU, 20e6) == "l3"
+    seen = replace(CPU.map.need("l3.capacity"), name="l3.capacity.seen", value=8e6)
+    entries = {**CPU.map.properties, seen.name: seen}
+    shared = Machine(replace(CPU.map, properties=MappingProxyType(entries)))
+    assert holding(shared, 20e6) == "far" and holding(shared, 7e6) == "l3"
+
+
+def two_launches(elements: int) -> Program:
+    """y = 2 x, z = 2 y."""
+    scale = kernel(SCALE.replace("N", str(elements)))
+    shape = (elements,)
+    buffers = (
+        Buffer("x", f32, shape, Kind.INPUT),
+        Buffer("y", f32, shape),
+        Buffer("z", f32, shape, Kind.OUTPUT),
+    )
+    launches = (Launch(scale, ("x", "y")), Launch(scale, ("y", "z")))
+    return Program("p", buffers, launches)
+
+
+def test_a_result_is_read_from_the_cache_it_was_written_to() -> None:
+    small, large = (predict_program(two_launches(n), CPU, {}, 1) for n in (1 << 12, 1 << 24))
+    assert {t.name for found in small for t in found.terms}.isdisjoint({"dram", "l3"})
+    assert all(found.dominant.name == "dram" for found in large)
+
+
+def test_records_name_kernel_terms_and_entries() -> None:
+    program = two_launches(1 << 24)
+    times = predict_program(program, CPU, {}, 1)
+    (record,) = prediction_records(program, times, CPU)
+    assert record["kernel"] == "k0" and record["what"] == "predicted"
+    assert str(record["chosen"]).endswith(" us")
+    assert "dram" in record["because"] and "dram.bandwidth.one" in record["because"]
+    assert explained(times[0], CPU).startswith(str(record["chosen"]))
+
+
+def test_two_generations_take_different_tiles() -> None:
+    sizes = Sizes(rows=128, cols=3072, depth=768, batch=1)
+    tiles = [tile for name, tile in INSTRUCTIONS.items() if name.startswith("fma.f32.")]
+
+    def best(machine: Machine) -> str:
+        return min(tiles, key=lambda tile: (predicted(tile, 1, sizes, machine), tile.name)).name
+
+    more_units = with_entries(A100, units_count=H100.parallel_units)
+    assert best(A100) != best(H100)
+    assert predicted(INSTRUCTIONS[best(H100)], 1, sizes, H100) < predicted(
+        INSTRUCTIONS[best(A100)], 1, sizes, H100
+    )
+    assert best(more_units) != best(A100)  # the number of units alone changes what fills a wave
+
+
+def test_wide_machines_go_by_the_roofline() -> None:
+    source = """
+    kernel scale(x: f32[1048576] far) -> y: f32[1048576] far {
+      for b in 4096 role=grid, t in 256 role=group { y[256*b + t] = x[256*b + t] * 2.0 }
+    }
+    """
+    scale = replace(parse_kernel(source), group=256)
+    found = predict_kernel(scale, H100)
+    assert seconds_of(found, "dram") == pytest.approx(
+        8 * 1048576 / H100.bandwidth("far").value, rel=0.02
+    )
+    assert found.seconds > seconds_of(found, "launch") == H100.launch_cost().value
+    # 4 bytes a thread leave memory waiting: Little's law, as in hardware maps
+    assert seconds_of(found, "latency") > seconds_of(found, "dram")

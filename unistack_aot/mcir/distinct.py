@@ -11,6 +11,7 @@ from collections.abc import Iterable, Set
 from unistack_aot.base.symbolic import (
     Atom,
     Dim,
+    FloorDiv,
     Mod,
     Product,
     Ranges,
@@ -121,6 +122,23 @@ def _joined(facts: set[Dim], ranges: Ranges) -> list[Dim]:
         if len(parts) != 1 or not isinstance(parts[0][1], Mod):
             continue
         mod = parts[0][1]
-        if value == of_atom(mod) and simplify(mod.value // mod.divisor, ranges) in facts:
+        if value == of_atom(mod) and _quotient_known(mod, facts, ranges):
             found.append(simplify(mod.value, ranges))
     return found
+
+
+def _quotient_known(mod: Mod, facts: set[Dim], ranges: Ranges) -> bool:
+    """Whether x // m is known for x % m: as such, or as y // (m n) where y // n is x."""
+    if simplify(mod.value // mod.divisor, ranges) in facts:
+        return True
+    wanted = simplify(mod.value, ranges)
+    for value in facts:
+        _, parts = terms(value)
+        if len(parts) != 1 or not isinstance(parts[0][1], FloorDiv) or value != of_atom(parts[0][1]):
+            continue
+        whole, by = parts[0][1].numerator, parts[0][1].denominator
+        if not isinstance(by, int) or not isinstance(mod.divisor, int) or by % mod.divisor:
+            continue
+        if simplify(whole // (by // mod.divisor), ranges) == wanted:
+            return True
+    return False

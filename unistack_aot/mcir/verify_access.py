@@ -127,9 +127,14 @@ def _undetermined(scope: Scope, stmt: Store, held: Held, depth: int) -> set[str]
     known = [*_address(held, tuple(apart)), *(env[name] for name in whole)]
     found = determined(known, {f"{each.var}'" for each in inner}, local)
     # A loop that cannot run twice, whatever its dimensions, has no iterations to tell apart.
-    several = [each for each in inner if each.count != 1 and reach_of(each, scope) != 0]
+    several = [each for each in inner if not _runs_once(each, scope)]
     parallel = {each.var for each in several if each.parallel}
     return {var for var in parallel if f"{var}'" not in found}
+
+
+def _runs_once(each: Around, scope: Scope) -> bool:
+    most = bounds(each.count, scope.ranges)[1]
+    return each.count == 1 or reach_of(each, scope) == 0 or (most is not None and most <= 1)
 
 
 def _address(held: Held, entries: tuple[Dim, ...]) -> list[Dim]:

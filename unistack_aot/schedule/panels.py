@@ -282,27 +282,9 @@ def tiled(
     rows = Span("m", first_row, part(total_rows, first_row, task_rows))
     cols = Span("n", first_col, part(total_cols, first_col, blocks.task_panels * PANEL))
     env = decode(site.rows, symbol("m")) | decode(site.cols, symbol("n"))
-    joint: Dim = 0
-    for axis in depth.axes:
-        joint = joint * axis.extent + symbol(axis.var)
-    inner = _ranges(site, depth.axes, ranges)
-    a_index = tuple(
-        simplify(substitute(_dim(e), {**split_depth(site, layout), **env}), inner)
-        for e in site.a.load.index
-    )
-    batch = tuple(symbol(axis.var) for axis in _packed_batch(site))
-    b_index = (*batch, symbol("n") // PANEL, joint, symbol("n") % PANEL)
+    a, b = _views(site, depth, layout, packed, env, ranges)
     near = (blocks.row_block, blocks.panel_group * PANEL, blocks.depth_block)
-    contract = Contract(
-        "tile",
-        View(site.a.load.buffer, a_index),
-        View(packed, b_index),
-        rows,
-        cols,
-        depth.axes,
-        "fma.panel16",
-        near,
-    )
+    contract = Contract("tile", a, b, rows, cols, depth.axes, "fma.panel16", near)
     drain = Drain("tile", rows, cols, site.acc.name, substitute_vars(site.tail, env))
     shape = (task_rows, blocks.task_panels * PANEL)
     body: tuple[Stmt, ...] = (Tile("tile", f32, shape, Space.REG, 0.0), contract, drain)
@@ -323,9 +305,32 @@ def tiled(
     return replace(kernel, params=(*ins, fresh, *outs), body=(*body, *site.rest))
 
 
+def _views(
+    site: Site,
+    depth: Depth,
+    layout: Layout,
+    packed: str,
+    env: Mapping[str, Dim],
+    ranges: Ranges,
+) -> tuple[View, View]:
+    """The operands by row `m`, column `n` and depth: the left one in place, the right one in its panels."""
+    joint: Dim = 0
+    for axis in depth.axes:
+        joint = joint * axis.extent + symbol(axis.var)
+    inner = _ranges(site, depth.axes, ranges)
+    whole = {**split_depth(site, layout), **env}
+    index = tuple(simplify(substitute(_dim(e), whole), inner) for e in site.a.load.index)
+    batch = tuple(symbol(axis.var) for axis in _packed_batch(site))
+    column = symbol("n")
+    panel = (*batch, column // PANEL, joint, column % PANEL)
+    return View(site.a.load.buffer, index), View(packed, panel)
+
+
 def part(total: Dim, first: Dim, size: Dim) -> Dim:
     """How many of `size` items from `first` on lie below `total`."""
-    whole = total == size or (isinstance(total, int) and isinstance(size, int) and total % size == 0)
+    whole = total == size or (
+        isinstance(total, int) and isinstance(size, int) and total % size == 0
+    )
     return size if whole else minimum(size, total - first)
 
 

@@ -157,12 +157,12 @@ def _flops(body: tuple[Stmt, ...], times: Dim, bound: frozenset[str]) -> Dim:
                 inside = times * whole(stmt.extent, bound)
             case Fold():
                 for axis in stmt.axes:
-                    inside = inside * axis.extent
+                    inside = inside * whole(axis.extent, bound)
                 total = total + inside * (1 + round(sum(map(_cost, stmt.values))))
             case Contract():
                 deep: Dim = 1
                 for axis in stmt.depth:
-                    deep = deep * axis.extent
+                    deep = deep * whole(axis.extent, bound)
                 rows, cols = whole(stmt.rows.extent, bound), whole(stmt.cols.extent, bound)
                 total = total + times * 2 * rows * cols * deep
             case Drain():

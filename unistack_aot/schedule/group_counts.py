@@ -46,7 +46,10 @@ def group_counts(kernel: Kernel, machine: Machine) -> Counts:
     depth = max((s.depth for s in streams), default=1)
     steps = sum(-(-_size(s.extent, bound) // s.step) for s in streams)
     width = sum(load.dtype.bytes for load in all_loads(kernel.body)) * _width(kernel)
-    flops: dict[tuple[str, str], float] = {engine_of(kernel): float(evaluate(counted.flops, {}))}
+    engine = engine_of(kernel)
+    if machine.find_rate(*engine) is None:  # maps state no rates of i32 and f64 multiply-adds
+        engine = ("fma", "f32")
+    flops = {engine: float(evaluate(counted.flops, {}))}
     moved = {"far": far}
     if near and steps:  # operands pass the last cache once per tile that reads them
         moved["l2"] = max(far, float(groups * steps * near))

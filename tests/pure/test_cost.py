@@ -133,6 +133,16 @@ def test_small_row_blocks_read_the_right_operand_again() -> None:
     assert seconds_of(cut, "l2") > seconds_of(whole, "l2") or seconds_of(cut, "l3") > 0
 
 
+def test_a_block_too_deep_for_the_first_cache_comes_from_the_second() -> None:
+    product = kernel(PRODUCT, ROWS=48, DEPTH=0)
+    usual = predict_kernel(product, CPU, units=1)
+    less = predict_kernel(product, with_entries(CPU, l1_capacity=16384), units=1)
+    cut = kernel(PRODUCT, ROWS=48, DEPTH=128)
+    shallow = predict_kernel(cut, with_entries(CPU, l1_capacity=16384), units=1)
+    assert seconds_of(less, "l2") > 2 * seconds_of(usual, "l2")
+    assert shallow.seconds < less.seconds
+
+
 def test_rank_takes_the_fastest_and_keeps_the_losers() -> None:
     candidates = [(f"{rows} rows", rows) for rows in (6, 12, 48)]
     best, decision = rank(

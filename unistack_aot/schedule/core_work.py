@@ -447,6 +447,8 @@ class Core:
         self.work.seconds["starts"] += done / wide * (2 * self.refill + 4 * self.l1_latency)
         if (rows + PANEL) * depth * 4 > self.l1_capacity:
             self.work.seconds["l2"] += done * held * depth * 4 * share / self.l2
+        if PANEL * depth * 4 > self.l1_capacity:  # a block too deep to stay for the next tile
+            self.work.seconds["l2"] += done * PANEL * depth * 4 / self.l2
 
     def attend(self, stmt: Attend, times: float) -> None:
         """Scores, their exponentials and the mix of values, for a block of rows."""

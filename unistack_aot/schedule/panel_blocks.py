@@ -126,5 +126,9 @@ def _tasks(e: Extents, units: int) -> tuple[bool, int]:
 def _number(value: Dim, ranges: Ranges) -> int:
     if isinstance(value, int):
         return value
-    top = bounds(value, ranges)[1]
+    return usual_size(bounds(value, ranges)[1])
+
+
+def usual_size(top: int | None) -> int:
+    """The number that an extent of at most `top` (None: no bound) counts as."""
     return OPEN_EXTENT if top is None or top > 4 * OPEN_EXTENT else top

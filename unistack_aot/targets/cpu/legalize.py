@@ -21,11 +21,12 @@ from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Pr
 from unistack_aot.mcir.transform import map_scalars, rename_buffers
 from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
+from unistack_aot.schedule.cost import beside_other_blocks
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.layouts import halo_of, is_window
 from unistack_aot.schedule.narrow_floats import widened
-from unistack_aot.schedule.panel_blocks import choose_blocks, extents_of
+from unistack_aot.schedule.panel_blocks import choose_blocks, extents_of, usual_size
 from unistack_aot.schedule.panels import (
     Depth,
     depth_of,
@@ -126,8 +127,10 @@ class Legalizer:
             packed = self.run_time_packing(site, depth, a.layout, b, launch, packing)
         extents = extents_of(site, depth, self.ranges)
         blocks, decision = choose_blocks(extents, self.machine, subject)
-        self.decisions.append(decision)
-        return packing, tiled(kernel, site, depth, a.layout, packed, blocks, self.ranges)
+        done = tiled(kernel, site, depth, a.layout, packed, blocks, self.ranges)
+        sizes = {name: usual_size(top) for name, (_, top) in self.ranges.items()}
+        self.decisions.append(beside_other_blocks(decision, done, self.machine, sizes))
+        return packing, done
 
     def depthwise(self, kernel: Kernel, site: Site) -> Kernel:
         """Weights of a depthwise convolution in the activations' channel blocks, so that lanes read neighbours."""

@@ -108,3 +108,18 @@ def test_blocks_stay_in_their_caches(extents: Extents, by_rows: bool) -> None:
     assert extents.batch * tasks <= 2 * max(machine.parallel_units, extents.batch)
     assert (blocks.task_panels == extents.panels) is by_rows
     assert str(depth) in decision.chosen
+
+
+def test_inputs_are_read_where_they_lie(tmp_path: Path) -> None:
+    forms = Forms()
+    given = forms.given("x", 3, 40)
+    forms.add("MatMul", given, forms.weight(40, 24))
+    forms.add("ReduceSum", given, keepdims=0)
+    forms.add("Softmax", given, axis=-1)
+    room = np.zeros(3 * 40 + 1, np.float32)
+    odd = room[1:].reshape(3, 40)
+    odd[...] = forms.inputs["x"]
+    forms.inputs["x"] = odd
+    forms.check(tmp_path)
+    buffers = load(tmp_path / "forms.pkg", device="cpu").package.manifest.variants[0].buffers
+    assert {b.alignment for b in buffers if b.kind in ("input", "output")} == {4}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import platform
+from dataclasses import replace
 
 from unistack_aot.artifact import manifest
+from unistack_aot.base.dtypes import parse_dtype
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.symbolic import text
 from unistack_aot.codegen.kernel import dimensions
@@ -72,7 +74,15 @@ def emit(program: Program, request: Request, keys: dict[str, str], dims: dict[st
         files.append((f"kernels_{number}", unit(texts[start : start + KERNELS_PER_UNIT])))
     kernels = tuple(_described(symbols[k], k, origins[k]) for k in exported.kernels)
     needs = LEVELS[request.level].needs
-    return Source(tuple(files), kernels, exported.buffers, exported.steps, needs)
+    buffers = tuple(_where_given(buffer) for buffer in exported.buffers)
+    return Source(tuple(files), kernels, buffers, exported.steps, needs)
+
+
+def _where_given(buffer: manifest.Buffer) -> manifest.Buffer:
+    """Inputs and outputs lie where the caller has them: kernels load and store at any address of an element."""
+    if buffer.kind not in ("input", "output"):
+        return buffer
+    return replace(buffer, alignment=parse_dtype(buffer.dtype).bytes)
 
 
 def build(source: Source, request: Request, progress: Progress) -> bytes:

@@ -122,9 +122,43 @@ def _joined(facts: set[Dim], ranges: Ranges) -> list[Dim]:
         if len(parts) != 1 or not isinstance(parts[0][1], Mod):
             continue
         mod = parts[0][1]
-        if value == of_atom(mod) and _quotient_known(mod, facts, ranges):
+        if value != of_atom(mod):
+            continue
+        if _quotient_known(mod, facts, ranges):
             found.append(simplify(mod.value, ranges))
+        found += _congruent(mod, facts, ranges)
     return found
+
+
+def _congruent(mod: Mod, facts: set[Dim], ranges: Ranges) -> list[Dim]:
+    """Every y for a known y // m and x % m, where m divides y - x whatever the variables are."""
+    found: list[Dim] = []
+    for value in facts:
+        _, parts = terms(value)
+        if (
+            len(parts) != 1
+            or not isinstance(parts[0][1], FloorDiv)
+            or value != of_atom(parts[0][1])
+        ):
+            continue
+        whole = parts[0][1].numerator
+        if parts[0][1].denominator != mod.divisor or whole in facts:
+            continue
+        if simplify(_without_mods(whole - mod.value) % mod.divisor, ranges) == 0:
+            found.append(simplify(whole, ranges))
+    return found
+
+
+def _without_mods(value: Dim) -> Dim:
+    """The same number with x - m (x // m) for each x % m among its terms."""
+    constant, parts = terms(value)
+    total: Dim = constant
+    for coefficient, atom in parts:
+        part = of_atom(atom)
+        if isinstance(atom, Mod):
+            part = atom.value - atom.divisor * (atom.value // atom.divisor)
+        total = total + coefficient * part
+    return total
 
 
 def _quotient_known(mod: Mod, facts: set[Dim], ranges: Ranges) -> bool:
@@ -134,7 +168,11 @@ def _quotient_known(mod: Mod, facts: set[Dim], ranges: Ranges) -> bool:
     wanted = simplify(mod.value, ranges)
     for value in facts:
         _, parts = terms(value)
-        if len(parts) != 1 or not isinstance(parts[0][1], FloorDiv) or value != of_atom(parts[0][1]):
+        if (
+            len(parts) != 1
+            or not isinstance(parts[0][1], FloorDiv)
+            or value != of_atom(parts[0][1])
+        ):
             continue
         whole, by = parts[0][1].numerator, parts[0][1].denominator
         if not isinstance(by, int) or not isinstance(mod.divisor, int) or by % mod.divisor:

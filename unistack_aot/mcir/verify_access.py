@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
+
 from unistack_aot.base.symbolic import (
     Dim,
     Min,
@@ -14,10 +18,15 @@ from unistack_aot.base.symbolic import (
     terms,
     text,
 )
+from unistack_aot.ir.evaluate import Array
 from unistack_aot.ir.scalar import Call, IndexEntry, Load, Scalar, children, loads
 from unistack_aot.mcir.distinct import determined
+from unistack_aot.mcir.elements import index_array
 from unistack_aot.mcir.nodes import Stmt, Store
 from unistack_aot.mcir.verify_scope import Around, Held, Scope, spread
+
+POINTS = 1 << 16  # iterations that are tried where distinct addresses are not proven
+TYPICAL = 7  # what an open dimension is then
 
 
 def unguarded_loads(value: Scalar) -> tuple[Load, ...]:
@@ -96,7 +105,11 @@ def _affine(value: Dim) -> bool:
 
 
 def check_conflicts(scope: Scope, stmt: Store, held: Held) -> None:
-    """IRError unless parallel iterations around a plain store write different elements."""
+    """IRError if parallel iterations around a plain store write the same element.
+
+    Where the address is not proven to tell iterations apart, iterations are tried; what data or a condition decides
+    is refused without proof or left alone, respectively.
+    """
     if stmt.combine != "set":
         return
     around = scope.loops[held.depth :]
@@ -106,9 +119,62 @@ def check_conflicts(scope: Scope, stmt: Store, held: Held) -> None:
     same = _undetermined(scope, stmt, held, held.depth + first)
     for place in range(held.depth + first, len(scope.loops)):
         each = scope.loops[place]
-        if each.var in same and each.var in _undetermined(scope, stmt, held, place):
+        if each.var not in same or each.var not in _undetermined(scope, stmt, held, place):
+            continue
+        if any(isinstance(e, Scalar) for e in stmt.index) or collides(scope, stmt, place):
             why = f"iterations of {each.var} may store to the same element of {stmt.buffer}"
             raise scope.fault(stmt, why)
+
+
+def collides(scope: Scope, stmt: Store, place: int) -> bool:
+    """Whether two iterations of the loop at `place` store to one element, among those tried.
+
+    Dimensions are small, loops outside stand at their start, long loops are cut short.
+    """
+    if scope.guarded:
+        return False
+    table: dict[str, Array] = {name: np.asarray([_size(scope, name)]) for name in _free(scope)}
+    for depth, each in enumerate(scope.loops):
+        count = np.maximum(index_array(each.count, table), 0)
+        count = np.broadcast_to(count, _points(table))
+        count = np.minimum(count, max(2, POINTS // len(count)) if depth >= place else 1)
+        rows = np.repeat(np.arange(len(count)), count)
+        number = np.arange(len(rows)) - np.repeat(np.cumsum(count) - count, count)
+        table = {
+            name: values[rows] if len(values) > 1 else values for name, values in table.items()
+        }
+        first = np.broadcast_to(index_array(each.first, table), rows.shape)
+        table[each.var] = first + each.step * number
+    entries = [
+        np.broadcast_to(index_array(e, table), _points(table))
+        for e in stmt.index
+        if not isinstance(e, Scalar)
+    ]
+    if not entries or not _points(table)[0]:
+        return bool(_points(table)[0] > 1)
+    _, address = np.unique(np.stack(entries), axis=1, return_inverse=True)
+    moving = np.broadcast_to(table[scope.loops[place].var], _points(table))
+    order = np.lexsort((moving, address.reshape(-1)))
+    address, moving = address.reshape(-1)[order], moving[order]
+    return bool(np.any((address[1:] == address[:-1]) & (moving[1:] != moving[:-1])))
+
+
+def _points(table: dict[str, Array]) -> tuple[int]:
+    return (max((len(values) for values in table.values()), default=1),)
+
+
+def _free(scope: Scope) -> set[str]:
+    """Dimensions in the extents of loops and in the shapes of buffers."""
+    found = set(scope.dims or ())
+    for each in scope.loops:
+        found |= symbols(each.count) | symbols(each.first)
+    return found - {each.var for each in scope.loops}
+
+
+def _size(scope: Scope, name: str) -> int:
+    low, high = scope.ranges.get(name, (1, None))
+    least = low if isinstance(low, int) else 1
+    return max(least, min(high, TYPICAL) if isinstance(high, int) else TYPICAL)
 
 
 def _undetermined(scope: Scope, stmt: Store, held: Held, depth: int) -> set[str]:
@@ -155,4 +221,14 @@ def reach_of(each: Around, scope: Scope) -> Dim | None:
     if len(parts) == 1 and isinstance(parts[0][1], Min) and each.count == of_atom(parts[0][1]):
         counts = parts[0][1].args
     tops = (simplify(each.first + each.step * (count - 1), scope.ranges) for count in counts)
-    return next((top for top in tops if not symbols(top) & loops), None)
+    return min((t for t in tops if not symbols(t) & loops), key=_most(scope), default=None)
+
+
+def _most(scope: Scope) -> Callable[[Dim], float]:
+    """A value's upper bound, to compare by."""
+
+    def most(value: Dim) -> float:
+        high = bounds(value, scope.ranges)[1]
+        return float("inf") if high is None else high
+
+    return most

@@ -104,7 +104,9 @@ def test_blocks_stay_in_their_caches(extents: Extents, by_rows: bool) -> None:
     assert depth * 16 * 4 <= machine.capacity("l1").value * 0.6
     assert blocks.row_block * depth // extents.taps * 4 <= machine.capacity("l2").value // 2
     assert depth % extents.run == 0 or extents.run == extents.depth
-    tasks = -(-extents.rows // (blocks.task_rows or extents.rows)) * -(-extents.panels // blocks.task_panels)
+    tasks = -(-extents.rows // (blocks.task_rows or extents.rows)) * -(
+        -extents.panels // blocks.task_panels
+    )
     assert extents.batch * tasks <= 2 * max(machine.parallel_units, extents.batch)
     assert (blocks.task_panels == extents.panels) is by_rows
     assert str(depth) in decision.chosen

@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/predict.py",
-        description=__doc__.split("\n\n", maxsplit=1)[0],
+        description=(__doc__ or "").split("\n\n", maxsplit=1)[0],
         epilog="example: scripts/predict.py --map probe-out/map.json --models resnet50 bert_base",
     )
     parser.add_argument("--map", type=Path, required=True, help="this machine's property map")
@@ -169,13 +169,17 @@ def kind_of(kernel: Kernel) -> str:
 
 def report(rows: Sequence[Row], machine: Machine, threads: int) -> str:
     """The comparison as Markdown."""
-    table = [("kind", "kernels", "rank correlation", "median error", "median predicted / measured")]
+    table: list[tuple[str, ...]] = [
+        ("kind", "kernels", "rank correlation", "median error", "median predicted / measured")
+    ]
     for kind in ("all", *KINDS):
         chosen = [row for row in rows if kind in ("all", row.kind)]
         if chosen:
             table.append(_summary(kind, chosen))
     worst = sorted(rows, key=lambda row: -abs(np.log(row.ratio)))[:12]
-    far = [("model", "launch", "kind", "predicted", "measured", "heaviest terms", "computes")]
+    far: list[tuple[str, ...]] = [
+        ("model", "launch", "kind", "predicted", "measured", "heaviest terms", "computes")
+    ]
     far += [
         (
             row.model, str(row.launch), row.kind, microseconds(row.predicted.seconds),
@@ -200,7 +204,7 @@ def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:
     if len(a) < 3:
         return float("nan")
     ranks = [np.argsort(np.argsort(values)) for values in (a, b)]
-    return float(np.corrcoef(*ranks)[0, 1])
+    return float(np.corrcoef(ranks[0], ranks[1])[0, 1])
 
 
 def _markdown(table: Sequence[tuple[str, ...]]) -> str:

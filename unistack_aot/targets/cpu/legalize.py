@@ -20,6 +20,7 @@ from unistack_aot.mcir.nodes import Kernel, Param, Stmt, Store
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import map_scalars, rename_buffers
 from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
+from unistack_aot.schedule.clipping import conjuncts, room_of
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
 from unistack_aot.schedule.cost import beside_other_blocks
 from unistack_aot.schedule.decision import Decision
@@ -128,7 +129,8 @@ class Legalizer:
         extents = extents_of(site, depth, self.ranges)
         blocks, decision = choose_blocks(extents, self.machine, subject)
         done = tiled(kernel, site, depth, a.layout, packed, blocks, self.ranges)
-        sizes = {name: usual_size(top) for name, (_, top) in self.ranges.items()}
+        tops = {name: top for name, (_, top) in self.ranges.items()}
+        sizes = {n: usual_size(t if isinstance(t, int) else None) for n, t in tops.items()}
         self.decisions.append(beside_other_blocks(decision, done, self.machine, sizes))
         return packing, done
 
@@ -252,7 +254,26 @@ def without_covered_guards(launch: Launch, ranges: Ranges) -> Launch:
     held = param.layout.halo or ((0, 0),) * len(param.shape)
     if wanted is None or any(a > c or b > d for (a, b), (c, d) in zip(wanted, held, strict=True)):
         return launch
+    if not bounds_alone(site, param.shape, ranges):
+        return launch
     return replace(launch, kernel=kernel.with_body(unguarded(kernel, site.a)))
+
+
+def bounds_alone(site: Site, shape: tuple[Dim, ...], ranges: Ranges) -> bool:
+    """Whether the left operand's guard only keeps its index inside the buffer.
+
+    A guard of a cropped operand says more: what it hides is no zero of the halo.
+    """
+    inside = dict(ranges)
+    for axis in (*site.batch, *site.rows, *site.cols, *site.depth):
+        inside[axis.var] = (0, axis.extent - 1)
+    rooms: set[Dim] = set()
+    for entry, extent in zip(site.a.load.index, shape, strict=True):
+        assert not isinstance(entry, Scalar)
+        rooms |= {simplify(entry, inside), simplify(extent - 1 - entry, inside)}
+    assert site.a.within is not None
+    found = [room_of(condition) for condition in conjuncts(site.a.within)]
+    return all(room is not None and simplify(room, inside) in rooms for room in found)
 
 
 def unguarded(kernel: Kernel, factor: Factor) -> tuple[Stmt, ...]:

@@ -352,7 +352,7 @@ def joined(producer: Launch, reader: Launch, keep: frozenset[str]) -> Launch | N
     def held(name: str) -> Name:
         return Name(f"{name}_value", results[name].dtype)
 
-    tail = replace_loads(rest, lambda l: held(l.buffer) if l.buffer in results else None)
+    tail = replace_loads(rest, lambda read: held(read.buffer) if read.buffer in results else None)
 
     def change(stmt: Stmt) -> Stmt | tuple[Stmt, ...] | None:
         if not isinstance(stmt, Store) or stmt.buffer not in results:

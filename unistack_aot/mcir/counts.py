@@ -1,4 +1,7 @@
-"""What a kernel moves and computes, as expressions of the dimensions. Not here: how long that takes (hw/roofline.py)."""
+"""What a kernel moves and computes, as expressions of the dimensions.
+
+Not here: how long that takes (hw/roofline.py).
+"""
 
 from __future__ import annotations
 

@@ -37,6 +37,16 @@ MODELS = {
             p = Softmax <axis = -1> (masked)
             y = MatMul (p, v)
         }""",
+    "a crop in front of a padded convolution": """
+        g (float[1,2,6,5] x) => (float[1,1,3,4] y)
+        <
+            int64[2] first = {1, 1}, int64[2] last = {4, 5}, int64[2] axes = {2, 3},
+            float[1,2,3,1] w = {1, 2, 3, 4, 5, 6}
+        >
+        {
+            d = Slice (x, first, last, axes)
+            y = Conv <pads = [1, 0, 1, 0]> (d, w)
+        }""",
     "the norm of zeros": """
         g (float[2,3] x) => (float[2,3] y)
         <float zero = {0}>

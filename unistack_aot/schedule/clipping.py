@@ -47,7 +47,7 @@ def clipped(fold: Fold, lane: str = "") -> Fold:
     if guard is None:
         return fold
     limits: Limits = {axis.var: (0, axis.extent) for axis in fold.axes}
-    kept = tuple(c for c in _conjuncts(guard.args[0]) if not _limited(c, fold, lane, limits))
+    kept = tuple(c for c in conjuncts(guard.args[0]) if not _limited(c, fold, lane, limits))
     moved = {var: symbol(var) + first for var, (first, _) in limits.items() if first != 0}
     whole = all(limits[a.var] == (0, a.extent) for a in fold.axes)
     if whole:
@@ -81,24 +81,21 @@ def _guard(fold: Fold) -> Call | None:
     return value if same else None
 
 
-def _conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
+def conjuncts(condition: Scalar) -> tuple[Scalar, ...]:
+    """The conditions that hold together where this one holds."""
     if isinstance(condition, Call) and condition.fn == "and":
-        return tuple(c for arg in condition.args for c in _conjuncts(arg))
+        return tuple(c for arg in condition.args for c in conjuncts(arg))
     return (condition,)
 
 
 def _limited(condition: Scalar, fold: Fold, lane: str, limits: Limits) -> bool:
     """Whether the condition became a limit of one axis."""
-    if not (isinstance(condition, Call) and condition.fn in ("lt", "le")):
-        return False
     used = [axis.var for axis in fold.axes if axis.var in index_symbols(condition)]
     if len(used) != 1 or lane in index_symbols(condition):
         return False
-    low, high = (_dim(arg) for arg in condition.args)
-    if low is None or high is None:
+    room = room_of(condition)
+    if room is None:
         return False
-    # low <= high, or low < high, as room >= 0
-    room: Dim = high - low - (1 if condition.fn == "lt" else 0)
     parts = linear_split(room, used[0])
     if parts is None or not isinstance(parts[0], int) or used[0] in symbols(parts[1]):
         return False
@@ -109,6 +106,16 @@ def _limited(condition: Scalar, fold: Fold, lane: str, limits: Limits) -> bool:
     else:
         limits[used[0]] = (first, minimum(end, rest // -step + 1))
     return step != 0
+
+
+def room_of(condition: Scalar) -> Dim | None:
+    """What is >= 0 exactly where a comparison of index expressions holds; None for others."""
+    if not (isinstance(condition, Call) and condition.fn in ("lt", "le")):
+        return None
+    low, high = (_dim(arg) for arg in condition.args)
+    if low is None or high is None:
+        return None
+    return high - low - (1 if condition.fn == "lt" else 0)
 
 
 def _dim(value: Scalar) -> Dim | None:

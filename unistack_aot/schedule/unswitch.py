@@ -40,20 +40,17 @@ def unswitched(loop: Loop) -> Loop:
 
 def _condition(loop: Loop) -> Scalar | None:
     """The first condition of a `where` with loads, inside an inner loop or fold, that the loop variable decides."""
-    for stmt in walk(loop.body):
-        if not isinstance(stmt, Fold | Loop):
-            continue
-        for inner in (stmt, *walk(stmt.body)):
-            for value in scalars(inner):
-                for node in postorder(value):
-                    if _decided(node, loop.var):
-                        assert isinstance(node, Call)
-                        return node.args[0]
+    loops = (stmt for stmt in walk(loop.body) if isinstance(stmt, Fold | Loop))
+    inner = (each for stmt in loops for each in (stmt, *walk(stmt.body)))
+    nodes = (node for each in inner for value in scalars(each) for node in postorder(value))
+    for node in nodes:
+        if isinstance(node, Call) and _decided(node, loop.var):
+            return node.args[0]
     return None
 
 
-def _decided(node: Scalar, var: str) -> bool:
-    if not (isinstance(node, Call) and node.fn == "where"):
+def _decided(node: Call, var: str) -> bool:
+    if node.fn != "where":
         return False
     condition = node.args[0]
     plain = all(isinstance(n, Call | Index | Lit) for n in postorder(condition))

@@ -33,11 +33,21 @@ from unistack_aot.runtime.layout import certify
 from unistack_aot.schedule.cost import predict_program, prediction_records
 from unistack_aot.schedule.decision import Record, records
 from unistack_aot.targets.registry import split_name
-from unistack_aot.targets.target import Constants, Progress, Request, Target
+from unistack_aot.targets.target import (
+    BuiltBadly,
+    Constants,
+    Progress,
+    Request,
+    Scheduled,
+    Source,
+    Target,
+)
 
 VERSION = "0.1.0"
 UNBOUNDED = LARGEST
 """The greatest extent of a dimension without a declared bound; index arithmetic relies on it."""
+MORE_BUILDS = 3
+"""How often a variant is scheduled again because the tool chain could not build a choice well."""
 T = TypeVar("T")
 
 
@@ -231,14 +241,7 @@ def _variant(
     hooks: Hooks,
 ) -> Built:
     start = perf_counter()
-    scheduled = target.schedule(naive, constants, request)
-    scheduled = hooks.watch(f"scheduled {request.name}", scheduled)
-    verify_program(scheduled.program, SCHEDULED, request.ranges)
-    dims = {name: number for number, name in enumerate(request.ranges)}
-    source = target.emit(scheduled.program, request, signature_keys(graph, scheduled.program), dims)
-    source = hooks.watch(f"source {request.name}", source)
-    code = target.build(source, request, hooks.progress)
-    hooks.watch(f"code {request.name}", code)
+    scheduled, source, code = _realised(target, request, naive, constants, graph, hooks)
     used = {b.key for b in source.buffers if b.kind == "constant"}
     kept = {key: array for key, array in scheduled.constants.items() if key in used}
     member = f"{request.name.replace(':', '/')}{target.suffix}"
@@ -267,6 +270,33 @@ def _variant(
     decided = records(scheduled.decisions, scheduled.program)
     predicted = prediction_records(scheduled.program, times, machine)
     return Built(variant, code, kept, report, (*decided, *predicted))
+
+
+def _realised(
+    target: Target,
+    request: Request,
+    naive: Program,
+    constants: Constants,
+    graph: Graph,
+    hooks: Hooks,
+    again: int = MORE_BUILDS,
+) -> tuple[Scheduled, Source, bytes]:
+    """Schedule, print and build; again with other choices where the tool chain could not build some well."""
+    scheduled = target.schedule(naive, constants, request)
+    scheduled = hooks.watch(f"scheduled {request.name}", scheduled)
+    verify_program(scheduled.program, SCHEDULED, request.ranges)
+    dims = {name: number for number, name in enumerate(request.ranges)}
+    source = target.emit(scheduled.program, request, signature_keys(graph, scheduled.program), dims)
+    source = hooks.watch(f"source {request.name}", source)
+    try:
+        code = target.build(source, request, hooks.progress)
+    except BuiltBadly as found:
+        if again == 0:
+            raise
+        request = replace(request, avoid=(*request.avoid, *found.avoid))
+        return _realised(target, request, naive, constants, graph, hooks, again - 1)
+    hooks.watch(f"code {request.name}", code)
+    return scheduled, source, code
 
 
 def certificates(

@@ -50,6 +50,11 @@ class AttentionBlock:
     values_most: int
     scratch: bool
 
+    @property
+    def held(self) -> int:
+        """Scores that one worker holds in registers."""
+        return self.queries * self.keys // self.workers
+
     def near_bytes(self, shape: AttentionShape, depth: int) -> int:
         """Shared bytes with `depth` stages of keys and values."""
         q = self._tile(self.queries, shape.depth)

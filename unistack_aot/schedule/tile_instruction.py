@@ -32,6 +32,11 @@ class TileInstruction:
     capability: str | None = None
     run: int = 1
 
+    @property
+    def held(self) -> int:
+        """Sums that one worker holds in registers."""
+        return self.per_worker[0] * self.per_worker[1]
+
     def takes(self, a_inner: bool, b_inner: bool) -> bool:
         """Whether the operand orders suit: along an operand whose depth is outermost a worker owns runs of `run`."""
         rows, cols = self.per_worker

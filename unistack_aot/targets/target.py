@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
 from unistack_aot.artifact import manifest
+from unistack_aot.base.errors import ToolFailed
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.hw.machine import Machine
 from unistack_aot.mcir.program import Program
@@ -19,13 +20,34 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Avoided:
+    """A way to realise launches of these ONNX nodes that the tool chain could not build well, and its words."""
+
+    origins: tuple[str, ...]
+    way: str
+    because: str
+
+
+class BuiltBadly(ToolFailed):
+    """The tool chain built a program whose schedule holds bad choices: `avoid` them and schedule again."""
+
+    def __init__(self, what: object, at: object, hint: str, avoid: tuple[Avoided, ...]) -> None:
+        super().__init__(what, at, hint)
+        self.avoid = avoid
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
-    """One variant to build: the target as written ("cpu:x86-64-v3"), precision and dimension ranges."""
+    """One variant to build: the target as written ("cpu:x86-64-v3"), precision and dimension ranges.
+
+    `avoid` is what earlier builds of the same variant found out.
+    """
 
     name: str
     level: str
     precision: str
     ranges: Ranges
+    avoid: tuple[Avoided, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +61,17 @@ class Scheduled:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Generated text by file name, and what the manifest says of its kernels."""
+    """Generated text by file name, and what the manifest says of its kernels.
+
+    `ways` names, by kernel symbol, the choice that scheduling could make otherwise.
+    """
 
     files: tuple[tuple[str, str], ...]
     kernels: tuple[manifest.Kernel, ...]
     buffers: tuple[manifest.Buffer, ...]
     steps: tuple[manifest.Step, ...]
     needs: tuple[str, ...]
+    ways: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 class Target(Protocol):
@@ -80,5 +106,5 @@ class Target(Protocol):
         ...
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:
-        """Run the tool chain; the variant's machine code."""
+        """Run the tool chain; the variant's machine code. BuiltBadly if another schedule may build better."""
         ...

@@ -37,9 +37,10 @@ _MMA = (
 
 
 def _fma(dtype: DType) -> tuple[TileInstruction, ...]:
+    # Maps state no rates of i32 and f64 multiply-adds; those of f32 rank the tiles in the same order.
     return tuple(
         TileInstruction(
-            f"fma.{dtype.name}.{rows}x{cols}x{depth}.{tm}x{tn}", "fma", dtype.name, rows, cols, depth,
+            f"fma.{dtype.name}.{rows}x{cols}x{depth}.{tm}x{tn}", "fma", f32.name, rows, cols, depth,
             (tm, tn), rows // tm * (cols // tn), dtype, dtype, share, None, 16 // dtype.bytes,
         )
         for rows, cols, depth, tm, tn, share in _FMA

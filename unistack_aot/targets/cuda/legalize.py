@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -28,6 +29,8 @@ from unistack_aot.schedule.tile_constants import packed, packed_param, repacked,
 from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.schedule.transposes import find_turn, turned
 from unistack_aot.targets.cuda.instructions import attention_for, instructions_for
+from unistack_aot.targets.cuda.spills import Way, lighter
+from unistack_aot.targets.target import Avoided
 
 Array = NDArray[Any]
 
@@ -41,6 +44,7 @@ class Legalizer:
     buffers: dict[str, Buffer]
     constants: dict[str, Array]
     precision: str
+    avoid: tuple[Avoided, ...] = ()
     decisions: list[Decision] = field(default_factory=list)
     decided: dict[Kernel, Kernel] = field(default_factory=dict)
 
@@ -67,14 +71,25 @@ class Legalizer:
 
     def decide(self, kernel: Kernel, launch: Launch) -> list[Launch]:
         """The launches of one nest, realised by a tile instruction or with roles for its loops."""
-        attended = self.attention(kernel)
+        avoided = {a.way: a.because for a in self.avoid if set(launch.origins) <= set(a.origins)}
+        attended = self.attention(kernel, avoided)
         if not isinstance(attended, No):
             return [closed(attended, launch)]
-        tiled = self.contraction(kernel)
+        tiled = self.contraction(kernel, avoided)
         if isinstance(tiled, No):
             return [self.roles(closed(kernel, launch))]
         first, *rest = (closed(each, launch) for each in tiled)
         return [first, *map(self.roles, rest)]
+
+    def instead(
+        self, kernel: Kernel, chosen: str, offered: Sequence[Way], avoided: Mapping[str, str]
+    ) -> None:
+        """Record that a choice was made because those before it spilled."""
+        names = {way.name for way in offered}
+        reasons = [because for way, because in avoided.items() if way in names]
+        if reasons:
+            subject = ", ".join(p.name for p in kernel.outputs)
+            self.decisions.append(Decision("spill", subject, chosen, "; ".join(reasons)))
 
     def roles(self, launch: Launch) -> Launch:
         """A launch of one nest with roles for its loops; equal kernels are decided once."""
@@ -89,19 +104,22 @@ class Legalizer:
             self.decided[launch.kernel] = canonical(found)
         return replace(launch, kernel=self.decided[launch.kernel])
 
-    def attention(self, kernel: Kernel) -> Kernel | No:
-        """An attention over blocks of queries, if some block fits."""
+    def attention(self, kernel: Kernel, avoided: Mapping[str, str]) -> Kernel | No:
+        """An attention over blocks of queries, if some block fits and did not spill."""
         site = find_attention(kernel)
         if isinstance(site, No):
             return site
         blocks = attention_for(site.q.dtype, self.precision, self.machine)
-        chosen = choose_attention(kernel, site, blocks, self.machine, self.ranges)
+        fitting = lighter(blocks, avoided)
+        chosen = choose_attention(kernel, site, fitting, self.machine, self.ranges)
         if isinstance(chosen, No):
+            self.instead(kernel, "loops over far memory", blocks, avoided)
             return chosen
         self.decisions.append(chosen[1])
+        self.instead(kernel, chosen[1].chosen, blocks, avoided)
         return chosen[0]
 
-    def contraction(self, kernel: Kernel) -> tuple[Kernel, ...] | No:
+    def contraction(self, kernel: Kernel, avoided: Mapping[str, str]) -> tuple[Kernel, ...] | No:
         """A contraction over near tiles, if some tile instruction pays; two kernels if its depth is split."""
         site = find_site(kernel)
         if isinstance(site, No):
@@ -109,11 +127,13 @@ class Legalizer:
         site = hoisted(kernel, oriented(kernel, site, self.ranges), self.ranges)
         operands = (site.a.load.dtype, site.b.load.dtype)
         tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
-        chosen = choose_tile(kernel, site, tiles, self.machine, self.ranges)
+        chosen = choose_tile(kernel, site, lighter(tiles, avoided), self.machine, self.ranges)
         if isinstance(chosen, No):
+            self.instead(kernel, "loops over far memory", tiles, avoided)
             return chosen
         tile, parts, decision = chosen
         self.decisions.append(decision)
+        self.instead(kernel, decision.chosen, tiles, avoided)
         tail = widened(kernel.with_body(site.tail)).body
         kernel, site = self.packed(kernel, replace(site, tail=tail), tile)
         if parts == 1:
@@ -173,9 +193,10 @@ def legalize(
     ranges: Ranges,
     machine: Machine,
     precision: str,
+    avoid: tuple[Avoided, ...] = (),
 ) -> tuple[Program, dict[str, Array], tuple[Decision, ...]]:
     """The whole program for one generation, its constants, and why."""
-    work = Legalizer(ranges, machine, program.by_name(), dict(constants), precision)
+    work = Legalizer(ranges, machine, program.by_name(), dict(constants), precision, avoid)
     steps = work.steps(program.steps)
     done = Program(program.name, tuple(work.buffers.values()), steps)
     return done, work.constants, tuple(work.decisions)

@@ -12,7 +12,8 @@ from unistack_aot.codegen.expr import Addresses, Printer, identifier, size_name
 from unistack_aot.codegen.kernel import KernelWriter, dimensions
 from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import MONOIDS
-from unistack_aot.mcir.nodes import Access, Kernel, Loop, Role
+from unistack_aot.mcir.nodes import Access, Attend, Contract, Kernel, Loop, Role
+from unistack_aot.mcir.transform import walk
 from unistack_aot.targets.cuda.dialect import NARROW, WIDE
 from unistack_aot.targets.cuda.printer import DevicePrinter, grid_loops
 
@@ -31,6 +32,7 @@ class KernelText:
     definition: str
     monoids: dict[str, tuple[str, tuple[DType, ...]]]
     described: manifest.Kernel
+    way: str
 
 
 def kernel_text(
@@ -64,7 +66,20 @@ def kernel_text(
         origins=origins,
         far_bytes=text(far_bytes(kernel)),
     )
-    return KernelText(render(nodes), target.monoids, described)
+    return KernelText(render(nodes), target.monoids, described, way_of(kernel))
+
+
+def way_of(kernel: Kernel) -> str:
+    """The name of the tile instruction or attention block that realises a kernel; "" for plain loops."""
+    for stmt in walk(kernel.body):
+        match stmt:
+            case Contract():
+                return stmt.via
+            case Attend():
+                return stmt.via.rpartition(".")[0]
+            case _:
+                pass
+    return ""
 
 
 def prototype(symbol: str, kernel: Kernel, target: DevicePrinter) -> str:

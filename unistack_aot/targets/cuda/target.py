@@ -17,11 +17,13 @@ from unistack_aot.targets.cuda.build import (
     INCLUDE,
     cubin_job,
     nvcc,
+    resources,
     scratch_folder,
     settled,
 )
 from unistack_aot.targets.cuda.legalize import legalize
 from unistack_aot.targets.cuda.source import kernel_text, unit
+from unistack_aot.targets.cuda.spills import refuse_spills
 from unistack_aot.targets.target import Constants, Progress, Request, Scheduled, Source
 from unistack_aot.targets.toolchain import run_job
 
@@ -53,7 +55,12 @@ class DeviceTarget:
         program, fused = prepare(program, constants)
         machine = self.machine(request.level)
         program, kept, realised = legalize(
-            program, dict(constants), request.ranges, machine, request.precision
+            program,
+            dict(constants),
+            request.ranges,
+            machine,
+            request.precision,
+            request.avoid,
         )
         return Scheduled(program, kept, (*fused, *realised))
 
@@ -72,21 +79,26 @@ class DeviceTarget:
         )
         files = (("kernels", unit(texts)),)
         kernels = tuple(each.described for each in texts)
-        return Source(files, kernels, exported.buffers, exported.steps, (request.level,))
+        ways = {each.described.symbol: each.way for each in texts if each.way}
+        return Source(files, kernels, exported.buffers, exported.steps, (request.level,), ways)
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:
-        """Run the tool chain on the one unit."""
-        ((_, text),) = source.files
-        done = _emulated(text, request.level) if self.name == "emulator" else _cubin(text, request)
+        """Run the tool chain on the one unit; an error if a kernel spills registers."""
+        emulated = self.name == "emulator"
+        done = _emulated(source, request.level) if emulated else _cubin(source, request.level)
         progress(request.name, 1, 1)
         return done
 
 
-def _cubin(text: str, request: Request) -> bytes:
-    return settled(run_job(cubin_job(request.level, text)).data)
+def _cubin(source: Source, level: str) -> bytes:
+    ((_, text),) = source.files
+    built = run_job(cubin_job(level, text))
+    refuse_spills(source, resources(built.log))
+    return settled(built.data)
 
 
-def _emulated(text: str, level: str) -> bytes:
+def _emulated(source: Source, level: str) -> bytes:
+    ((_, text),) = source.files
     with scratch_folder() as folder:
         image = Path(folder) / "kernels.so"
         compile_kernels(text, image, int(level.removeprefix("sm_")), (INCLUDE,))

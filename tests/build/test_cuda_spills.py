@@ -1,0 +1,97 @@
+"""Kernels that spill are scheduled again with less in registers; an error names those that cannot be."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
+
+import onnx
+import pytest
+
+from models.builder import GraphBuilder
+from unistack_aot.base.errors import MissingTool, ToolFailed
+from unistack_aot.pipeline import Hooks, compile_model
+from unistack_aot.targets.cuda.build import nvcc
+from unistack_aot.targets.target import Source
+
+TARGET = "cuda:sm_80"
+
+
+@pytest.fixture(autouse=True)
+def _needs_nvcc() -> None:
+    try:
+        nvcc()
+    except MissingTool as error:
+        pytest.skip(str(error))
+
+
+def product() -> onnx.ModelProto:
+    """One large matrix product, for which large tiles are best."""
+    g = GraphBuilder("product")
+    a, b = g.input("a", (2048, 512)), g.input("b", (512, 2048))
+    g.output(g.op("MatMul", a, b), "y", (2048, 2048))
+    return g.build()
+
+
+def tight(source: Source, threads: int) -> Source:
+    """The source with registers for `threads` threads per unit wherever a kernel asks for no limit."""
+
+    def limited(found: re.Match[str]) -> str:
+        return f"__launch_bounds__({found[1]}, {threads // int(found[1])})"
+
+    ((name, text),) = source.files
+    return replace(source, files=((name, re.sub(r"__launch_bounds__\((\d+)\)", limited, text)),))
+
+
+def watching(change: Callable[[Source], Source], seen: list[Source]) -> Hooks:
+    """Hooks that replace the source and keep what was built."""
+
+    def watch(stage: str, value: Any, /) -> Any:
+        if not stage.startswith("source"):
+            return value
+        seen.append(value)
+        return change(value)
+
+    return Hooks(watch=watch)
+
+
+def held(source: Source) -> int:
+    """Sums per thread of the only tile."""
+    (way,) = source.ways.values()
+    rows, _, cols = way.rpartition(".")[2].partition("x")
+    return int(rows) * int(cols)
+
+
+def test_a_lighter_tile_follows_one_that_spills(tmp_path: Path) -> None:
+    seen: list[Source] = []
+    package = tmp_path / "product.pkg"
+    compile_model(product(), package, (TARGET,), hooks=watching(lambda s: tight(s, 1024), seen))
+    assert len(seen) > 1
+    assert held(seen[-1]) < held(seen[0])
+    with ZipFile(package) as members:
+        decided = json.loads(members.read("lock.json"))["decisions"][TARGET]
+    (spill,) = [each for each in decided if each["what"] == "spill"]
+    (first,), (last,) = seen[0].ways.values(), seen[-1].ways.values()
+    assert spill["chosen"].startswith(last)
+    assert re.match(rf"[1-9]\d* bytes spilled with {re.escape(first)}", spill["because"])
+
+
+def test_without_a_limit_nothing_is_built_twice(tmp_path: Path) -> None:
+    seen: list[Source] = []
+    compile_model(product(), tmp_path / "p.pkg", (TARGET,), hooks=watching(lambda s: s, seen))
+    assert len(seen) == 1
+
+
+def test_a_kernel_without_another_way_is_named_with_its_nodes(tmp_path: Path) -> None:
+    seen: list[Source] = []
+    hooks = watching(lambda s: replace(tight(s, 1024), ways={}), seen)
+    with pytest.raises(ToolFailed, match=r"kernel k0 spills \d+ bytes") as error:
+        compile_model(product(), tmp_path / "product.pkg", (TARGET,), hooks=hooks)
+    assert error.value.at is not None and "MatMul" in error.value.at
+    assert len(seen) == 1
+    assert not (tmp_path / "product.pkg").exists()

@@ -35,6 +35,7 @@ CODES = {
     "bool": TensorProto.BOOL,
 }
 NAMES = {code: name for name, code in CODES.items()}
+ATTEMPTS, APART = 20, 1 << 40  # seeds that are tried where one gives no valid model
 SYMBOLS = {"N": (1, 3), "S": (5, 2)}  # two bindings of every symbolic dimension
 
 
@@ -329,6 +330,20 @@ def generate(
     opset: int | None = None,
 ) -> Made:
     """A random model of a few nodes with its inputs; equal seeds give equal models."""
+    for attempt in range(ATTEMPTS):
+        with suppress(Unfit, onnx.checker.ValidationError):  # a type that an operator lacks
+            return _generated(seed + attempt * APART, vocabulary, steps, special, prefix, opset)
+    raise Unfit
+
+
+def _generated(
+    seed: int,
+    vocabulary: Vocabulary,
+    steps: int | None,
+    special: bool,
+    prefix: str,
+    opset: int | None,
+) -> Made:
     choice = random.Random(seed * 7919 + 1)
     builder = Builder(
         seed,

@@ -14,7 +14,7 @@ from models.fuzzing import Skip, examine
 from models.random_blocks import VOCABULARY
 from models.random_graph import generate
 
-SEEDS = 30
+SEEDS = 24
 MORE_SEEDS = 300
 MOST_SKIPPED = 0.2  # of the models: more would mean that the generator makes little of use
 

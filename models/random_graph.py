@@ -308,7 +308,7 @@ class Builder:
             array = self.numbers_of(value.dtype, shape)
             if self.special and value.name not in self.finite and self.chance(0.5) and array.size:
                 flat = array.reshape(-1)
-                for special in (np.nan, np.inf, -np.inf, -0.0, 0.0):
+                for special in (np.nan, np.inf, -np.inf, 0.0):  # x + 0 drops the sign of -0
                     flat[self.numbers.integers(0, array.size)] = special
             return array
         if value.dtype == "bool":

@@ -55,9 +55,8 @@ def _symbolic(node: Node) -> NDArray[Any] | None:
     kind = node.type
     if not hasattr(kind, "dtype") or node.tensor.dtype.is_float:
         return None
-    if any(not isinstance(d, int) for d in node.tensor.shape):
-        return None
-    if prod(int(d) for d in node.tensor.shape) > LARGEST:
+    sizes = [d for d in node.tensor.shape if isinstance(d, int)]
+    if len(sizes) < len(node.tensor.shape) or prod(sizes) > LARGEST:
         return None
     if isinstance(node.op, Constant):
         return node.op.data.array.astype(object)

@@ -20,6 +20,8 @@ from unistack_aot.artifact.tensors import TensorFile
 from unistack_aot.artifact.writer import Written, write_package
 from unistack_aot.base.options import DimRange, DimRequest, Options, dim_ranges
 from unistack_aot.base.symbolic import Ranges, text
+from unistack_aot.hw.machine import Machine
+from unistack_aot.hw.roofline import Prediction
 from unistack_aot.lower import lower_graph
 from unistack_aot.mcir.program import Kind, Program
 from unistack_aot.mcir.stages.lowered import LOWERED
@@ -46,6 +48,7 @@ from unistack_aot.targets.target import (
 VERSION = "0.1.0"
 UNBOUNDED = LARGEST
 """The greatest extent of a dimension without a declared bound; index arithmetic relies on it."""
+MOST_DOUBLINGS = 12
 MORE_BUILDS = 3
 """How often a variant is scheduled again because the tool chain could not build a choice well."""
 T = TypeVar("T")
@@ -256,8 +259,7 @@ def _variant(
     )
     variant = replace(variant, certificates=certificates(variant, sizes))
     launches, machine = len(variant.launches), target.machine(request.level)
-    at = {size.name: max(1, size.typical) for size in sizes}
-    times = predict_program(scheduled.program, machine, at)
+    at, times = _predicted(scheduled.program, machine, sizes)
     report = VariantReport(
         request.name,
         len(source.kernels),
@@ -270,6 +272,19 @@ def _variant(
     decided = records(scheduled.decisions, scheduled.program)
     predicted = prediction_records(scheduled.program, times, machine)
     return Built(variant, code, kept, report, (*decided, *predicted))
+
+
+def _predicted(
+    program: Program, machine: Machine, sizes: Sequence[manifest.Dim]
+) -> tuple[dict[str, int], tuple[Prediction, ...]]:
+    """Predicted times at the typical sizes, doubled while an extent that divides others is 0 at them."""
+    at = {size.name: max(1, size.typical) for size in sizes}
+    for _ in range(MOST_DOUBLINGS):
+        try:
+            return at, predict_program(program, machine, at)
+        except ZeroDivisionError:
+            at = {size.name: min(2 * at[size.name], size.high) for size in sizes}
+    return at, predict_program(program, machine, at)
 
 
 def _realised(

@@ -159,6 +159,23 @@ def test_extreme_literals(tmp_path: Path) -> None:
     check_model(nodes, inputs, outputs, tmp_path, weights)
 
 
+def test_integer_overflow_wraps(tmp_path: Path) -> None:
+    """Sums, differences, products and negations of 32- and 64-bit integers wrap, as in onnxruntime."""
+    top32, top64 = np.iinfo(np.int32).max, np.iinfo(np.int64).max
+    i32 = np.array([top32, -top32 - 1, 65536, -3], np.int32)
+    i64 = np.array([top64, -top64 - 1, 1 << 40, -3], np.int64)
+    nodes = [
+        node("Add", "a a", "sum"),
+        node("Mul", "a a", "square"),
+        node("Sub", "b one", "less"),
+        node("Mul", "b b", "product"),
+        node("Neg", "b", "negated"),
+    ]
+    inputs = {"a": (i32, (4,)), "b": (i64, (4,))}
+    outputs = ("sum", "square", "less", "product", "negated")
+    check_model(nodes, inputs, outputs, tmp_path, {"one": np.array([1], np.int64)})
+
+
 def test_blocks_of_channels_that_do_not_fill(tmp_path: Path) -> None:
     """36 channels in blocks of 16: lanes of the last block, zero padding, halos of a window."""
     nodes = [

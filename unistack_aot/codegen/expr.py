@@ -42,6 +42,8 @@ from unistack_aot.ir.scalar import (
 )
 from unistack_aot.mcir.layout import Layout
 
+WRAPPING = {"add": "+", "sub": "-", "mul": "*", "neg": "-"}
+
 
 class Addresses:
     """Where buffers lie: logical shape and layout per buffer name, and the C expression of the base pointer."""
@@ -156,9 +158,19 @@ class Printer:
         dtype = scalar.args[-1].dtype
         if scalar.fn in ("div", "mod", "fmod", "pow", "abs", "sign", "min", "max") and dtype.is_int:
             return f"ua::int_{scalar.fn}({', '.join(args)})"
+        if scalar.fn in WRAPPING and dtype.is_int and dtype.is_signed and dtype.bits >= 32:
+            return self._wrapping(scalar, args)
         text = self.dialect.function(scalar.fn, args)
         small = scalar.dtype.is_int and scalar.dtype.bits < 32
         return f"({self.dialect.type(scalar.dtype)}){text}" if small else text
+
+    def _wrapping(self, scalar: Call, args: list[str]) -> str:
+        """Sums and products of signed data wrap as in numpy: unsigned arithmetic, since C++ leaves overflow open."""
+        kind, wide = self.dialect.type(scalar.dtype), self.dialect.types[f"u{scalar.dtype.bits}"]
+        first, *rest = (f"({wide}){arg}" for arg in args)
+        operator = WRAPPING[scalar.fn]
+        text = f"{first} {operator} {rest[0]}" if rest else f"{operator}{first}"
+        return f"({kind})({text})"
 
     def _cast(self, scalar: Cast, value: str) -> str:
         source, target = scalar.value.dtype, scalar.dtype

@@ -99,7 +99,7 @@ def _limited(condition: Scalar, fold: Fold, lane: str, limits: Limits) -> bool:
     parts = linear_split(room, used[0])
     if parts is None or not isinstance(parts[0], int) or used[0] in symbols(parts[1]):
         return False
-    step, rest = parts
+    step, rest = parts[0], parts[1]
     first, end = limits[used[0]]
     if step > 0:
         limits[used[0]] = (maximum(first, ceildiv(-rest, step)), end)

@@ -313,6 +313,6 @@ def _work(loop: Loop) -> int:
     return extent * max(inner, 1)
 
 
-def _with(ranges: Ranges, loop: Loop) -> dict[str, tuple[int | None, int | None]]:
+def _with(ranges: Ranges, loop: Loop) -> Ranges:
     top = bounds(loop.extent, ranges)[1]
     return {**ranges, loop.var: (0, None if top is None else top - 1)}

@@ -12,6 +12,7 @@ from math import prod
 from unistack_aot.base.symbolic import Dim, evaluate, substitute, symbol, symbols, text
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import (
+    Call,
     IndexEntry,
     Load,
     Name,
@@ -439,13 +440,10 @@ def contracts(kernel: Kernel) -> bool:
 
 
 def _product(value: Scalar) -> bool:
-    from_call = getattr(value, "fn", None)
-    if from_call != "mul":
+    if not isinstance(value, Call) or value.fn != "mul":
         return False
-    args = getattr(value, "args", ())
-    return (
-        all(any(isinstance(n, Load) for n in postorder(a)) for a in args) and args[0] is not args[1]
-    )
+    a, b = value.args
+    return a is not b and all(any(isinstance(n, Load) for n in postorder(x)) for x in (a, b))
 
 
 def _constant_like(value: Scalar) -> bool:

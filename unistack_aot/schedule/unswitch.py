@@ -55,7 +55,7 @@ def _decided(node: Call, var: str) -> bool:
     condition = node.args[0]
     plain = all(isinstance(n, Call | Index | Lit) for n in postorder(condition))
     reads = any(isinstance(n, Load | Name) for arg in node.args[1:] for n in postorder(arg))
-    return plain and reads and index_symbols(condition) == {var}
+    return plain and reads and set(index_symbols(condition)) == {var}
 
 
 def _taking(body: tuple[Stmt, ...], condition: Scalar, side: int) -> tuple[Stmt, ...]:

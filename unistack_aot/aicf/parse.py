@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, is_dataclass
 from math import prod
 from typing import Any, NoReturn
@@ -19,6 +19,7 @@ from unistack_aot.aicf.types import TensorType, TupleType, Type
 from unistack_aot.base import symbolic
 from unistack_aot.base.dtypes import parse_dtype
 from unistack_aot.base.errors import BadInput
+from unistack_aot.ir.tokens import Token, tokens_of
 
 _TOKEN = re.compile(
     r"(?P<space>\s+|\#\s[^\n]*)"
@@ -36,18 +37,9 @@ _DTYPES = frozenset(
 _OPERATORS = ("+", "-", "*", "//", "%")
 
 
-@dataclass(frozen=True)
-class Token:
-    """A piece of text, what kind it is, and where it starts."""
-
-    kind: str
-    word: str
-    at: int
-
-
 def parse_graph(source: str, constants: Mapping[str, Array] | None = None) -> Graph:
     """The graph a text stands for; `constants` resolves hashes. BadInput shows the line."""
-    reader = _Reader(source, tuple(_tokens(source)), dict(constants or {}))
+    reader = _Reader(source, tuple(tokens_of(source, _TOKEN, _bad)), dict(constants or {}))
     graph = reader.graph()
     reader.expect("end")
     return graph
@@ -59,7 +51,7 @@ def parse_example(source: str, constants: Mapping[str, Array] | None = None) -> 
     Statements end with `;`; those that name nothing are outputs; an input states its type where
     it occurs first (it may repeat it). `constant ~7 : f32[3]` is a constant of seeded values.
     """
-    reader = _Reader(source, tuple(_tokens(source)), dict(constants or {}))
+    reader = _Reader(source, tuple(tokens_of(source, _TOKEN, _bad)), dict(constants or {}))
     outputs: list[Node] = []
     while not reader.sees("end"):
         found = reader.statement()
@@ -78,18 +70,6 @@ def _records() -> dict[str, type]:
     seen = [value for name in modules for value in vars(sys.modules[name]).values()]
     classes = [v for v in seen if isinstance(v, type) and is_dataclass(v)]
     return {snake_case(cls.__name__): cls for cls in classes if not issubclass(cls, Op)}
-
-
-def _tokens(source: str) -> Iterator[Token]:
-    at = 0
-    while at < len(source):
-        found = _TOKEN.match(source, at)
-        if found is None or found.lastgroup is None:
-            raise _bad(source, at, f"{source[at]!r} means nothing here")
-        if found.lastgroup != "space":
-            yield Token(found.lastgroup, found[0], at)
-        at = found.end()
-    yield Token("end", "the end", at)
 
 
 def _bad(source: str, at: int, why: str) -> BadInput:

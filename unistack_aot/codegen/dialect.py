@@ -34,6 +34,21 @@ class Dialect:
         return self.functions[name].format(*args)
 
 
+STANDARD_TYPES = {
+    "f64": "double",
+    "f32": "float",
+    "i64": "int64_t",
+    "i32": "int32_t",
+    "i16": "int16_t",
+    "i8": "int8_t",
+    "u64": "uint64_t",
+    "u32": "uint32_t",
+    "u16": "uint16_t",
+    "u8": "uint8_t",
+    "bool": "bool",
+}
+"""Storage types that every C-family dialect spells alike; the narrow floats are its own."""
+
 OPERATORS = {
     "add": "({0} + {1})",
     "sub": "({0} - {1})",

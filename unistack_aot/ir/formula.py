@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from unistack_aot.base.dtypes import DType
-from unistack_aot.ir.scalar import Operand, Scalar, call, cast, literal_like, where
+from unistack_aot.ir.scalar import Operand, Scalar, call, cast, where
 
 __all__ = ["cast", "where"]
 
@@ -86,8 +85,3 @@ def equal(x: Scalar, y: Operand) -> Scalar:
 def both(x: Scalar, y: Scalar) -> Scalar:
     """Logical and."""
     return call("and", x, y)
-
-
-def as_dtype(value: Operand, dtype: DType, like: Scalar) -> Scalar:
-    """`value` (a number takes the dtype of `like`) converted to `dtype`."""
-    return cast(dtype, literal_like(value, like))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ class Function:
     associative: bool = False
     turns: tuple[str, str] | None = None
     cost: float = 1.0
-    aliases: tuple[str, ...] = field(default=())
 
 
 FUNCTIONS: dict[str, Function] = {}

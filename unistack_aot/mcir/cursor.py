@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import NoReturn
 
 from unistack_aot.base import symbolic
 from unistack_aot.base.dtypes import ALL, DType, parse_dtype
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.symbolic import Dim
+from unistack_aot.ir.tokens import Token, tokens_of
 
 _TOKEN = re.compile(
     r"(?P<space>\s+|\#\s[^\n]*)"
@@ -28,28 +27,6 @@ DTYPES = frozenset(d.name for d in ALL)
 _OPERATORS = frozenset(["+", "-", "*", "//", "%"])
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """A piece of text, what kind it is, and where it starts."""
-
-    kind: str
-    word: str
-    at: int
-
-
-def tokens_of(source: str) -> Iterator[Token]:
-    """All tokens, then one of kind "end"; BadInput for a character that starts none."""
-    at = 0
-    while at < len(source):
-        found = _TOKEN.match(source, at)
-        if found is None or found.lastgroup is None:
-            raise bad(source, at, f"{source[at]!r} means nothing here")
-        if found.lastgroup != "space":
-            yield Token(found.lastgroup, found[0], at)
-        at = found.end()
-    yield Token("end", "the end", at)
-
-
 def bad(source: str, at: int, why: str) -> BadInput:
     """The error for a place in a text."""
     line = source.count("\n", 0, at) + 1
@@ -62,7 +39,7 @@ class Cursor:
     """A place in a list of tokens."""
 
     def __init__(self, source: str) -> None:
-        self.source, self.tokens, self.at = source, tuple(tokens_of(source)), 0
+        self.source, self.tokens, self.at = source, tuple(tokens_of(source, _TOKEN, bad)), 0
 
     def fail(self, why: str) -> NoReturn:
         """Stop with an error at the current token."""

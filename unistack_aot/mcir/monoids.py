@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from unistack_aot.base.dtypes import DType, bool_, f32, f64, i64
+from unistack_aot.base.dtypes import DType, bool_, f32, i64
 from unistack_aot.ir import formula as find
 from unistack_aot.ir.scalar import Scalar, call, cast, literal, where
 
@@ -158,9 +158,3 @@ def _extreme(name: str, greatest: bool, last: bool) -> None:
 for _greatest in (True, False):
     for _last in (False, True):
         _extreme(f"arg{'max' if _greatest else 'min'}{'_last' if _last else ''}", _greatest, _last)
-
-
-def state_names(monoid: str, prefix: str) -> tuple[str, ...]:
-    """Fresh field names for a fold of this monoid."""
-    count = len(MONOIDS[monoid].fields((f64, i64)))
-    return tuple(f"{prefix}_{k}" for k in range(count))

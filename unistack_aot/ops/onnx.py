@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from unistack_aot.aicf.graph import Graph
@@ -147,8 +146,3 @@ def importer_for(domain: str, op_type: str, opset: int) -> Importer | None:
 def make(op: Op, *args: Node) -> Node:
     """Shorthand for `Node(op, args)`."""
     return Node(op, args)
-
-
-def as_int64(values: Sequence[int]) -> NDArray[np.int64]:
-    """A vector of int64."""
-    return np.asarray(values, np.int64)

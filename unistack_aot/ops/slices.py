@@ -9,7 +9,7 @@ import numpy as np
 
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, tensor
-from unistack_aot.aicf.types import Shape, Type
+from unistack_aot.aicf.types import Type
 from unistack_aot.base.errors import ExtentsDiffer, IRError
 from unistack_aot.base.symbolic import Dim, bounds, ceildiv, maximum, minimum, text
 from unistack_aot.ir.scalar import Scalar, index_value, where
@@ -240,8 +240,3 @@ def _split_sizes(call: OnnxCall, extent: Dim) -> tuple[Dim, ...]:
     parts = call.attr("num_outputs", call.outputs)
     chunk = ceildiv(extent, parts) if "num_outputs" in call.attributes else extent // parts
     return (*((chunk,) * (parts - 1)), call.simple(extent - chunk * (parts - 1)))
-
-
-def shape_without(shape: Shape, axis: int) -> Shape:
-    """The shape with one axis gone."""
-    return shape[:axis] + shape[axis + 1 :]

@@ -17,7 +17,6 @@ from unistack_aot.ir.functions import FUNCTIONS
 from unistack_aot.ir.pattern import Of, Pattern, Test, Wild
 from unistack_aot.ir.rewrite import JointRule, Rule, Users
 from unistack_aot.ops.core import constant
-from unistack_aot.ops.op import Pointwise
 from unistack_aot.ops.pointwise import Add, Binary, Mul
 
 Array = NDArray[Any]
@@ -108,8 +107,3 @@ def multiply(x: Node, y: Node) -> Node:
 def aligned(shape: Sequence[Any], rank: int) -> Shape:
     """A shape with leading ones up to `rank`, as broadcasting reads it."""
     return (1,) * (rank - len(shape)) + tuple(shape)
-
-
-def is_pointwise(node: Node) -> bool:
-    """Whether a node is a formula over its operands' elements."""
-    return isinstance(node.op, Pointwise)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Dim, symbols
 from unistack_aot.base.verdict import No
 from unistack_aot.ir.scalar import Call, Cast, Lit, Load, Name, Scalar, index_symbols
@@ -130,8 +129,3 @@ def product(axes: tuple[Axis, ...]) -> Dim:
     for axis in axes:
         result = result * axis.extent
     return result
-
-
-def operand_dtype(factor: Factor) -> DType:
-    """Storage dtype of an operand."""
-    return factor.load.dtype

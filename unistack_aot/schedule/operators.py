@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unistack_aot.base.symbolic import Dim, Ranges, ceildiv, minimum, simplify, symbol, symbols
+from unistack_aot.base.symbolic import Dim, Ranges, ceildiv, minimum, symbol, symbols
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.nodes import Kernel, Loop, Role, Stmt
@@ -128,8 +128,3 @@ def interchange(outer: Loop) -> Loop:
 def with_role(loop: Loop, role: Role, body: tuple[Stmt, ...] | None = None) -> Loop:
     """The same loop in another role, optionally around another body."""
     return replace(loop, role=role, body=loop.body if body is None else body)
-
-
-def tidy_extent(extent: Dim, ranges: Ranges) -> Dim:
-    """The extent, simplified under the ranges of its symbols."""
-    return simplify(extent, ranges)

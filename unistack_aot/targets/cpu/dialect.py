@@ -2,24 +2,10 @@
 
 from __future__ import annotations
 
-from unistack_aot.codegen.dialect import Dialect, standard_functions
+from unistack_aot.codegen.dialect import STANDARD_TYPES, Dialect, standard_functions
 from unistack_aot.ir.functions import FUNCTIONS
 
-TYPES = {
-    "f64": "double",
-    "f32": "float",
-    "f16": "ua::f16",
-    "bf16": "ua::bf16",
-    "i64": "int64_t",
-    "i32": "int32_t",
-    "i16": "int16_t",
-    "i8": "int8_t",
-    "u64": "uint64_t",
-    "u32": "uint32_t",
-    "u16": "uint16_t",
-    "u8": "uint8_t",
-    "bool": "bool",
-}
+TYPES = {**STANDARD_TYPES, "f16": "ua::half", "bf16": "ua::bfloat16"}
 
 DIALECT = Dialect(
     types=TYPES,

@@ -41,9 +41,9 @@ from unistack_aot.mcir.transform import scalars, substitute_vars
 PANEL = 16  # columns of a packed panel, on every level
 FOLD_LANES = 16  # partial states of a vector fold
 SAMPLES = 64  # values of a loop variable tried for an extent that depends on it
-# Instructions a core looks ahead, in which independent folds overlap: 224 Skylake, 256 Zen 3, 512 Golden Cove.
+# Instructions a core looks ahead, in which independent folds overlap: assumed for a current core, not probed.
 WINDOW = 256
-# Cycles until instructions flow again after a mispredicted branch: 15 to 20 on all current cores (Agner Fog).
+# Cycles until instructions flow again after a mispredicted branch: assumed for a current core, not probed.
 REFILL = 18
 
 

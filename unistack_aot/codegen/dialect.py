@@ -34,9 +34,11 @@ class Dialect:
         return self.functions[name].format(*args)
 
 
-STANDARD_TYPES = {
+TYPES = {
     "f64": "double",
     "f32": "float",
+    "f16": "ua::f16",
+    "bf16": "ua::bf16",
     "i64": "int64_t",
     "i32": "int32_t",
     "i16": "int16_t",
@@ -47,7 +49,7 @@ STANDARD_TYPES = {
     "u8": "uint8_t",
     "bool": "bool",
 }
-"""Storage types that every C-family dialect spells alike; the narrow floats are its own."""
+"""Storage types; every C-family dialect spells them alike, and its headers define the narrow floats."""
 
 OPERATORS = {
     "add": "({0} + {1})",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from unistack_aot.codegen.dialect import STANDARD_TYPES, Dialect, standard_functions
+from unistack_aot.codegen.dialect import TYPES, Dialect, standard_functions
 from unistack_aot.ir.functions import FUNCTIONS
-
-TYPES = {**STANDARD_TYPES, "f16": "ua::half", "bf16": "ua::bfloat16"}
 
 DIALECT = Dialect(
     types=TYPES,

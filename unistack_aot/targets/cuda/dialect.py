@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unistack_aot.codegen.dialect import STANDARD_TYPES, Dialect, standard_functions
+from unistack_aot.codegen.dialect import TYPES, Dialect, standard_functions
 from unistack_aot.ir.functions import FUNCTIONS
-
-TYPES = {**STANDARD_TYPES, "f16": "ua::f16", "bf16": "ua::bf16"}
 
 WIDE = Dialect(
     types=TYPES,

@@ -10,9 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.build.emulator_worker import Request, image, process
+from tests.build.emulator_worker import DEVICE_HEADERS, Request, image, process
 from unistack_aot.base.environment import environment
 from unistack_aot.base.errors import ToolFailed
+from unistack_aot.emulator import build
 from unistack_aot.emulator.build import compile_kernels, driver_library, host_compiler
 
 SCALE = """#include "ua/kernel.cuh"
@@ -99,6 +100,51 @@ def test_driver_library_is_built_once() -> None:
     before = path.stat().st_mtime_ns
     assert driver_library(environment().cache) == path
     assert path.stat().st_mtime_ns == before
+
+
+MANY = '#include "ua/kernel.cuh"\n' + "".join(
+    f"""extern "C" __global__ void k{n}(float* y) {{ y[threadIdx.x] = {n}; }}
+UA_KERNEL(k{n})
+"""
+    for n in range(13)
+)
+SHARED_HELPER = MANY.replace(
+    "UA_KERNEL(k2)\n", "UA_KERNEL(k2)\nstatic float five() { return 5; }\n"
+)
+SHARED_HELPER = SHARED_HELPER.replace("= 12;", "= five();")
+
+
+def test_parts_of_an_image_are_built_once_whatever_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    built: list[str] = []
+    compile_part = build._compile_part
+
+    def counted(text: str, *more: object) -> None:
+        built.append(text)
+        compile_part(text, *more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(build, "_compile_part", counted)
+    images: list[bytes] = []
+    for cache in ("one", "one", "two"):
+        monkeypatch.setenv("UA_CACHE", str(tmp_path / cache))
+        images.append(
+            compile_kernels(MANY, tmp_path / "k.so", 80, [DEVICE_HEADERS], True).read_bytes()
+        )
+    assert len(built) == 2 * 3  # parts of 6, 6 and 1 kernels; nothing the second time
+    assert images[0] == images[1] == images[2]
+    assert str(tmp_path).encode() not in images[0]
+    edited = MANY.replace("= 12;", "= 13;")
+    compile_kernels(edited, tmp_path / "k.so", 80, [DEVICE_HEADERS], True)
+    assert len(built) == 2 * 3 + 1
+
+
+def test_a_kernel_may_use_what_an_earlier_part_defines() -> None:
+    answer = process().launch(
+        Request(image(SHARED_HELPER), "k12", (np.zeros(4, np.float32),), (1, 1, 1), (4, 1, 1))
+    )
+    assert answer.error == "", answer.message
+    np.testing.assert_array_equal(answer.arrays[0], 5)
 
 
 def test_a_compiler_error_is_reported_with_its_words(tmp_path: Path) -> None:

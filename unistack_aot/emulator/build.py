@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 from unistack_aot.base.environment import environment, inherited
@@ -33,6 +35,9 @@ _KERNEL_FLAGS = (
 )
 _FAST = ("-O3",)
 _CHECKED = ("-O1", "-g1", "-fsanitize=thread", "-DUA_EMULATOR_CHECKED=1")
+_MOST_KERNELS = 6
+"""Kernels of one compiler run: parts of a translation unit are built side by side and kept by content."""
+_PROCESSOR_FACTS = re.compile(r"(?m)^(?:model name|flags|Features|CPU part)\b.*$")
 
 
 def include_dirs() -> tuple[Path, ...]:
@@ -64,7 +69,8 @@ def driver_library(cache_dir: Path) -> Path:
     """The path of libcuda.so.1 of this source, built into cache_dir unless it is there already."""
     sources = sorted((_HERE / "driver").glob("*.cpp"))
     headers = [*sorted((_HERE / "driver").glob("*.hpp")), _HERE / "include/ua_emulator/abi.h"]
-    folder = cache_dir / "emulator" / _digest([*sources, *headers])
+    content = [file.name.encode() + b"\0" + file.read_bytes() for file in (*sources, *headers)]
+    folder = cache_dir / "emulator" / _digest(_DRIVER_FLAGS, content)[:16]
     library = folder / "libcuda.so.1"
     if library.exists():
         return library
@@ -90,38 +96,108 @@ def compile_kernels(
     """Builds CUDA text into an image that the emulated driver's cuModuleLoadData accepts.
 
     sm is the compute capability x 10 that the text sees. A checked image reports every access: it
-    finds races and bad addresses and counts traffic, and runs some twenty times slower.
+    finds races and bad addresses and counts traffic, and runs some twenty times slower. What was
+    built before is taken from the cache, kernel by kernel; the image holds no path of this machine.
     """
-    mode = _CHECKED if checked else _FAST
-    folders = [f"-I{folder}" for folder in (*include_dirs, _HERE / "include")]
+    options = (*_KERNEL_FLAGS, *(_CHECKED if checked else _FAST), f"-DUA_EMULATOR_SM={sm}")
+    folders = (*include_dirs, _HERE / "include")
+    parts = parts_of(source_text)
+    try:
+        objects = _objects(parts, options, folders)
+    except ToolFailed:
+        if len(parts) == 1:
+            raise
+        # A kernel may use what an earlier part defines; and places in messages are then the text's own.
+        objects = _objects([source_text], options, folders)
     out_path.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out_path.parent) as scratch:
-        source = Path(scratch) / "kernels.cu"
-        source.write_text(source_text)
-        unit, image = Path(scratch) / "kernels.o", Path(scratch) / "kernels.so"
-        options = (*_KERNEL_FLAGS, *mode, f"-DUA_EMULATOR_SM={sm}", *folders)
-        _run(*options, "-x", "c++", "-c", source, "-o", unit)
+        image = Path(scratch) / "kernels.so"
         # Linked apart, without the sanitizer's flag: its library must not come in.
-        _run("-shared", "-o", image, unit)
+        _run("-shared", "-o", image, *objects)
         os.replace(image, out_path)
     return out_path
+
+
+def parts_of(source_text: str) -> list[str]:
+    """A translation unit in parts of a few kernels, each after all that comes before the first one."""
+    ends = [found.end() for found in re.finditer(r"(?m)^UA_KERNEL\(\w+\)\n", source_text)]
+    first = re.search(r'(?m)^(?://.*\n)*extern "C" __global__', source_text)
+    if first is None or len(ends) <= _MOST_KERNELS:
+        return [source_text]
+    cuts = [first.start(), *ends[_MOST_KERNELS - 1 : -1 : _MOST_KERNELS], len(source_text)]
+    head = source_text[: first.start()]
+    return [
+        f"{head}#line {source_text.count(chr(10), 0, start) + 1}\n{source_text[start:end]}"
+        for start, end in pairwise(cuts)
+    ]
+
+
+def _objects(parts: Sequence[str], options: Sequence[str], folders: Sequence[Path]) -> list[Path]:
+    headers = [_content(folder) for folder in folders]
+    store = environment().cache / "emulator" / "objects"
+
+    def compiled(part: str) -> Path:
+        key = _digest(options, [*headers, part.encode()])
+        kept = store / key[:2] / f"{key}.o"
+        if not kept.exists():
+            _compile_part(part, kept, options, folders)
+        return kept
+
+    with ThreadPoolExecutor(environment().jobs) as pool:
+        return list(pool.map(compiled, parts))
+
+
+@cache
+def _content(folder: Path) -> bytes:
+    """Names and contents of all files under a folder of headers."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    named = [(path.relative_to(folder).as_posix().encode(), path.read_bytes()) for path in files]
+    return b"\0".join(piece for pair in named for piece in pair)
+
+
+def _compile_part(text: str, kept: Path, options: Sequence[str], folders: Sequence[Path]) -> None:
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+        (Path(scratch) / "kernels.cu").write_text(text)
+        # Places in the source get into the image: they must be the same on every machine.
+        places = [f"-ffile-prefix-map={folder}=include" for folder in (*folders, scratch)]
+        seen = [f"-I{folder}" for folder in folders]
+        flags = (*options, *places, *seen, "-x", "c++", "-c")
+        _run(*flags, "kernels.cu", "-o", "kernels.o", folder=scratch)
+        os.replace(Path(scratch) / "kernels.o", kept)
 
 
 def _compile_driver_part(source: Path, target: Path) -> None:
     _run(*_DRIVER_FLAGS, "-c", source, "-o", target)
 
 
-def _digest(files: Sequence[Path]) -> str:
-    state = hashlib.sha256(repr((host_compiler(), _DRIVER_FLAGS, os.uname().machine)).encode())
-    for file in files:
-        state.update(file.name.encode() + b"\0" + file.read_bytes())
-    return state.hexdigest()[:16]
+@cache
+def _builder() -> bytes:
+    """What a result depends on besides flags and text: the compiler, and the processor that it builds for."""
+    ran = subprocess.run(
+        [*host_compiler(), "--version"], capture_output=True, text=True, check=False
+    )
+    about = Path("/proc/cpuinfo")
+    facts = set(_PROCESSOR_FACTS.findall(about.read_text())) if about.exists() else set[str]()
+    return repr((host_compiler(), ran.stdout, os.uname().machine, sorted(facts))).encode()
 
 
-def _run(*arguments: object) -> None:
+def _digest(flags: Sequence[str], content: Sequence[bytes]) -> str:
+    state = hashlib.sha256(_builder() + repr(flags).encode())
+    for each in content:
+        state.update(len(each).to_bytes(8, "little") + each)
+    return state.hexdigest()
+
+
+def _run(*arguments: object, folder: str | None = None) -> None:
     command = [*host_compiler(), *map(str, arguments)]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env=inherited({"LC_ALL": "C"})
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=folder,
+        env=inherited({"LC_ALL": "C"}),
     )
     if done.returncode:
         raise ToolFailed(

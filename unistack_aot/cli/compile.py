@@ -45,6 +45,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--no-golden", action="store_true", help="record no run for the self-test")
     looks = parser.add_argument_group("looking inside")
     looks.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
+    looks.add_argument("--ptx", action="store_true", help="with --dump: PTX of CUDA targets too")
     looks.add_argument(
         "--from", dest="start", type=Path, metavar="FILE", help="go on from a stage as dumped"
     )
@@ -58,7 +59,9 @@ def run(options: argparse.Namespace, face: Face) -> int:
     output: Path = options.output or options.model.with_suffix(".pkg").absolute()
     dims = dims_of(options.dim)
     targets = tuple(options.target) if options.target else default_targets()
-    watch = Dump(options.model, options.dump, options.override, options.start)
+    if options.ptx and not options.dump:
+        raise BadInput("--ptx without --dump", hint="say where to write it: --dump DIR")
+    watch = Dump(options.model, options.dump, options.override, options.start, options.ptx)
     with face.progress() as bars:
         report = compile_model(
             options.model,

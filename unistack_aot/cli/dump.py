@@ -2,6 +2,7 @@
 
     00-model.txt  01-imported.aicf  02-rules.aicf  10-lowered.mcir
     11-scheduled-cpu-x86-64-v3.mcir  20-cpu-x86-64-v3-kernels_0.cpp  30-cpu-x86-64-v3.facts.txt
+    20-cuda-sm_90-kernels.cu  21-cuda-sm_90-kernels.ptx  22-cuda-sm_90-k0.sass
 
 `index.txt` lists them and says where a stage changed nothing. Constants that texts name by hash
 are in `constants.safetensors`.
@@ -21,13 +22,14 @@ from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.parse import parse_graph
 from unistack_aot.aicf.text import constants_of, print_graph
 from unistack_aot.base.errors import BadInput
-from unistack_aot.cli.face import size
+from unistack_aot.cli.face import columns, size
 from unistack_aot.cli.listing import model_lines
 from unistack_aot.mcir.program import Program
 from unistack_aot.mcir.program_parse import parse_program
 from unistack_aot.mcir.text import program_text
 from unistack_aot.onnx_in import Imported
 from unistack_aot.onnx_in.read import read_model
+from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Scheduled, Source
 
 T = TypeVar("T")
@@ -40,12 +42,18 @@ class Dump:
     """A watch over the pipeline: writes stages to a folder, takes them from another."""
 
     def __init__(
-        self, model: Path, folder: Path | None, override: Path | None, start: Path | None
+        self,
+        model: Path,
+        folder: Path | None,
+        override: Path | None,
+        start: Path | None,
+        intermediate: bool = False,
     ) -> None:
         self.folder = override
         self._model = model
         self._into = folder
-        self._texts: dict[str, str] = {}
+        self._intermediate = intermediate
+        self._sources: dict[str, Source] = {}
         self._last: dict[str, str] = {}
         self._lines: list[str] = []
         self._constants: dict[str, Any] = {}
@@ -76,7 +84,7 @@ class Dump:
             case Source():
                 changed = self._source(place, value)
             case bytes():
-                self._write(f"30-{place}.facts.txt", f"{len(value)} bytes ({size(len(value))})")
+                self._machine_code(place, target, value)
             case _:
                 raise AssertionError(f"stage {kind}")
         return cast(T, changed)
@@ -87,7 +95,7 @@ class Dump:
         if unused:
             raise BadInput(
                 f"no stage is called {unused[0]}",
-                hint="stages are named as --dump names them; 00 and 30 cannot be replaced",
+                hint="stages are named as --dump names them; 00, and 21 to 30, cannot be replaced",
             )
         if self._into is None:
             return
@@ -130,7 +138,22 @@ class Dump:
                 self._used.add(file)
             self._write(file, text)
             files.append((name, text))
-        return replace(source, files=tuple(files))
+        self._sources[place] = replace(source, files=tuple(files))
+        return self._sources[place]
+
+    def _machine_code(self, place: str, target: str, code: bytes) -> None:
+        if self._into is None:
+            return
+        family, level = split_name(target)
+        source = self._sources[place]
+        found = family.listings(source, code, level or "", self._intermediate)
+        for name, text in found.files:
+            self._write(f"{21 if name.endswith('.ptx') else 22}-{place}-{name}", text)
+        if found.missing:
+            self._lines.append(f"{f'22-{place}-*.sass':<44} not written: {found.missing}")
+        lines = columns(found.table, "l" + "r" * 40)
+        total = f"{len(code)} bytes ({size(len(code))})"
+        self._write(f"30-{place}.facts.txt", "\n".join((total, *lines)))
 
     def _write(self, name: str, text: str, chain: str = "") -> None:
         if self._into is None:

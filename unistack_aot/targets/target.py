@@ -74,6 +74,15 @@ class Source:
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
+@dataclass(frozen=True, slots=True)
+class Listings:
+    """Machine code in words: texts by file name, a table of what is known of each kernel, or why there is none."""
+
+    files: tuple[tuple[str, str], ...] = ()
+    table: tuple[tuple[str, ...], ...] = ()
+    missing: str = ""
+
+
 class Target(Protocol):
     """One machine family."""
 
@@ -107,4 +116,8 @@ class Target(Protocol):
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:
         """Run the tool chain; the variant's machine code. BuiltBadly if another schedule may build better."""
+        ...
+
+    def listings(self, source: Source, code: bytes, level: str, intermediate: bool) -> Listings:
+        """What `build` made, to be read by people; with the tool chain's intermediate form if asked for."""
         ...

@@ -20,7 +20,7 @@ from unistack_aot.schedule.prepare import prepare
 from unistack_aot.targets.cpu.build import LEVELS, compiler, link_job, object_job
 from unistack_aot.targets.cpu.legalize import legalize
 from unistack_aot.targets.cpu.source import entry, kernel_text, unit
-from unistack_aot.targets.target import Constants, Progress, Request, Scheduled, Source
+from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
 from unistack_aot.targets.toolchain import run_job, run_jobs
 
 KERNELS_PER_UNIT = 12
@@ -96,6 +96,11 @@ def build(source: Source, request: Request, progress: Progress) -> bytes:
     linked = run_job(link_job(isa, objects)).data
     progress(request.name, len(jobs) + 1, len(jobs) + 1)
     return linked
+
+
+def listings(source: Source, code: bytes, level: str, intermediate: bool) -> Listings:
+    """Nothing: any disassembler of this machine reads the library as it is."""
+    return Listings()
 
 
 def _described(symbol: str, kernel: Kernel, origins: tuple[str, ...]) -> manifest.Kernel:

@@ -45,6 +45,12 @@ def cubin_job(level: str, text: str) -> Job:
     return Job(nvcc(), arguments, (("kernels.cu", standalone(text).encode()),), "kernels.cubin")
 
 
+def ptx_job(level: str, text: str) -> Job:
+    """The same translation unit as PTX."""
+    arguments = (*FLAGS, f"-arch={level}", "-ptx", "kernels.cu", "-o", "kernels.ptx")
+    return Job(nvcc(), arguments, (("kernels.cu", standalone(text).encode()),), "kernels.ptx")
+
+
 def standalone(text: str) -> str:
     """The text with its headers written out, under names that are the same on every machine.
 

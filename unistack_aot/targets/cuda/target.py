@@ -22,9 +22,10 @@ from unistack_aot.targets.cuda.build import (
     settled,
 )
 from unistack_aot.targets.cuda.legalize import legalize
+from unistack_aot.targets.cuda.sass import listings
 from unistack_aot.targets.cuda.source import kernel_text, unit
 from unistack_aot.targets.cuda.spills import refuse_spills
-from unistack_aot.targets.target import Constants, Progress, Request, Scheduled, Source
+from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
 from unistack_aot.targets.toolchain import run_job
 
 
@@ -77,7 +78,7 @@ class DeviceTarget:
             kernel_text(f"k{number}", kernel, request.ranges, origins[kernel])
             for number, kernel in enumerate(exported.kernels)
         )
-        files = (("kernels", unit(texts)),)
+        files = (("kernels.cu", unit(texts)),)
         kernels = tuple(each.described for each in texts)
         ways = {each.described.symbol: each.way for each in texts if each.way}
         return Source(files, kernels, exported.buffers, exported.steps, (request.level,), ways)
@@ -88,6 +89,12 @@ class DeviceTarget:
         done = _emulated(source, request.level) if emulated else _cubin(source, request.level)
         progress(request.name, 1, 1)
         return done
+
+    def listings(self, source: Source, code: bytes, level: str, intermediate: bool) -> Listings:
+        """SASS of each kernel with its source lines, and PTX if asked for; nothing for an image of the emulator."""
+        if self.name == "emulator":
+            return Listings()
+        return listings(source, code, level, intermediate)
 
 
 def _cubin(source: Source, level: str) -> bytes:

@@ -104,6 +104,7 @@ class Report:
     opset: int
     variants: tuple[VariantReport, ...]
     golden: str
+    remarks: tuple[str, ...]
     written: Written
     seconds: Mapping[str, float]
 
@@ -199,6 +200,7 @@ def compile_imported(
         ),
         tuple(b.report for b in built),
         golden.remark,
+        (*imported.report.assumed, *imported.report.refused),
         written,
         clock.seconds,
     )

@@ -91,7 +91,7 @@ def compile_graph(
     """Compile a graph for this machine's CPU; symbols without a range are at least 1."""
     names = {n for node in graph.inputs for d in node.tensor.shape for n in symbols(d)}
     bounds = {name: (ranges or {}).get(name, (1, None)) for name in sorted(names)}
-    report = Report(0, 0, 0, {name: name for name in bounds}, ())
+    report = Report(0, 0, 0, {name: name for name in bounds}, (), ())
     imported = Imported(graph, Origins(), {"": 20}, graph.name, bounds, report)
     options = Options(targets=("cpu",), dims=(), precision="f32", override=None)
     compile_imported(imported, package, options, requested(options), Hooks(), Clock())

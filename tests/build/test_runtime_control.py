@@ -18,7 +18,7 @@ from tests.build.runtime_packages import (
     variant_of,
 )
 from unistack_aot.artifact import manifest as m
-from unistack_aot.base.errors import UnistackError
+from unistack_aot.base.errors import BadInput, UnistackError
 from unistack_aot.runtime.session import Session, load
 
 F = "#define F(i) ((float*)b[i])\n#define I(i) ((int64_t*)b[i])\n#define B(i) ((bool*)b[i])\n"
@@ -46,6 +46,22 @@ def test_if_runs_one_side(tmp_path: Path) -> None:
     x = np.arange(5, dtype=np.float32)
     np.testing.assert_array_equal(made.run({"c": np.array(True), "x": x})["y"], -x)
     np.testing.assert_array_equal(made.run({"c": np.array(False), "x": x})["y"], x)
+
+
+def test_a_step_may_refuse(tmp_path: Path) -> None:
+    buffers = [
+        buffer("c", (), "input", dtype="bool"),
+        buffer("x", ("n",), "input"),
+        buffer("y", ("n",), "output"),
+    ]
+    steps = [m.If(0, then=(m.Copy(1, 2),), otherwise=(m.Refuse(2, "no branch for this"),))]
+    variant = variant_of(buffers, [kernel("unused", 2)], steps)
+    made = session(tmp_path, [";"], manifest_of(variant, N))
+    x = np.arange(5, dtype=np.float32)
+    for _ in range(2):  # a run that was refused leaves the session usable
+        np.testing.assert_array_equal(made.run({"c": np.array(True), "x": x})["y"], x)
+        with pytest.raises(BadInput, match=r"no branch for this\n  do: feed what"):
+            made.run({"c": np.array(False), "x": x})
 
 
 def loop_variant(axis: int, reverse: bool) -> m.Variant:

@@ -30,7 +30,10 @@ KERNEL = m.Kernel(
     text="b = a*2 + 1",
 )
 LOOP = m.Loop(
-    body=(m.Launch(0, (2, 2)), m.If(3, then=(m.Copy(0, 2),), otherwise=(m.Fill(2),))),
+    body=(
+        m.Launch(0, (2, 2)),
+        m.If(3, then=(m.Copy(0, 2),), otherwise=(m.Fill(2), m.Refuse(2, "why"))),
+    ),
     trips=4,
     condition=None,
     iteration=5,

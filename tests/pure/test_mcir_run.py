@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unistack_aot.base.dtypes import bool_, f32, i64
-from unistack_aot.base.errors import IRError
+from unistack_aot.base.errors import BadInput, IRError
 from unistack_aot.base.symbolic import Dim, symbol
 from unistack_aot.ir.scalar import Load, Scalar, literal
 from unistack_aot.mcir.layout import PLAIN, Layout
@@ -17,6 +17,7 @@ from unistack_aot.mcir.program import (
     HostCopy,
     HostIf,
     HostLoop,
+    HostRefuse,
     Kind,
     Launch,
     Program,
@@ -104,6 +105,22 @@ def test_branches_copy_to_one_result() -> None:
     for condition, want in ((True, 2), (False, 1)):
         found = run_program(chosen, {"c": np.array(condition), "x": x}, {}, {})
         np.testing.assert_array_equal(found["y"], np.full(3, want, np.float32))
+
+
+def test_a_branch_may_refuse() -> None:
+    buffers = (
+        Buffer("c", bool_, (), Kind.INPUT),
+        Buffer("x", f32, (3,), Kind.INPUT),
+        Buffer("t", f32, (3,)),
+        Buffer("y", f32, (3,), Kind.OUTPUT),
+    )
+    refusing = (HostRefuse("t", "rank 2 is not rank 3"), HostCopy("t", "y"))
+    chosen = program(buffers, HostIf("c", (HostCopy("x", "y"),), refusing))
+    x = np.ones(3, np.float32)
+    found = run_program(chosen, {"c": np.array(True), "x": x}, {}, {})
+    np.testing.assert_array_equal(found["y"], x)
+    with pytest.raises(BadInput, match="rank 2 is not rank 3"):
+        run_program(chosen, {"c": np.array(False), "x": x}, {}, {})
 
 
 def test_loops_carry_and_stack() -> None:

@@ -54,6 +54,7 @@ from unistack_aot.mcir.program import (
     HostCopy,
     HostIf,
     HostLoop,
+    HostRefuse,
     Kind,
     Launch,
     Program,
@@ -312,7 +313,7 @@ def program() -> Program:
         (
             run,
             HostIf("go", (run, HostIf("go", (), ())), (Launch(nothing, ("a", "b")),), ("/If",)),
-            HostIf("go", (HostCopy("a", "b"),), ()),
+            HostIf("go", (HostCopy("a", "b"),), (HostRefuse("out 1", 'no "way"'),)),
             loop,
             plain,
         ),

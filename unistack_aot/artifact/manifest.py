@@ -193,7 +193,15 @@ class Fill:
     once: bool = False
 
 
-Step = Launch | If | Loop | Copy | Fill
+@dataclass(frozen=True, slots=True)
+class Refuse:
+    """End the run with an error: there is nothing that ``buffer`` could be filled with."""
+
+    buffer: int
+    reason: str
+
+
+Step = Launch | If | Loop | Copy | Fill | Refuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +277,7 @@ def children(step: Step) -> tuple[tuple[Step, ...], ...]:
             return (step.then, step.otherwise)
         case Loop():
             return (step.body,)
-        case Launch() | Copy() | Fill():
+        case Launch() | Copy() | Fill() | Refuse():
             return ()
 
 

@@ -188,18 +188,20 @@ class Param(_message.Message):
     def __init__(self, name: _Optional[str] = ..., kind: _Optional[str] = ...) -> None: ...
 
 class Step(_message.Message):
-    __slots__ = ("launch", "if_", "loop", "copy", "fill")
+    __slots__ = ("launch", "if_", "loop", "copy", "fill", "refuse")
     LAUNCH_FIELD_NUMBER: _ClassVar[int]
     IF__FIELD_NUMBER: _ClassVar[int]
     LOOP_FIELD_NUMBER: _ClassVar[int]
     COPY_FIELD_NUMBER: _ClassVar[int]
     FILL_FIELD_NUMBER: _ClassVar[int]
+    REFUSE_FIELD_NUMBER: _ClassVar[int]
     launch: Launch
     if_: If
     loop: Loop
     copy: Copy
     fill: Fill
-    def __init__(self, launch: _Optional[_Union[Launch, _Mapping]] = ..., if_: _Optional[_Union[If, _Mapping]] = ..., loop: _Optional[_Union[Loop, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fill: _Optional[_Union[Fill, _Mapping]] = ...) -> None: ...
+    refuse: Refuse
+    def __init__(self, launch: _Optional[_Union[Launch, _Mapping]] = ..., if_: _Optional[_Union[If, _Mapping]] = ..., loop: _Optional[_Union[Loop, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fill: _Optional[_Union[Fill, _Mapping]] = ..., refuse: _Optional[_Union[Refuse, _Mapping]] = ...) -> None: ...
 
 class Launch(_message.Message):
     __slots__ = ("kernel", "buffers")
@@ -282,3 +284,11 @@ class Fill(_message.Message):
     buffer: int
     once: bool
     def __init__(self, buffer: _Optional[int] = ..., once: bool = ...) -> None: ...
+
+class Refuse(_message.Message):
+    __slots__ = ("buffer", "reason")
+    BUFFER_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    buffer: int
+    reason: str
+    def __init__(self, buffer: _Optional[int] = ..., reason: _Optional[str] = ...) -> None: ...

@@ -16,6 +16,7 @@ from unistack_aot.artifact.manifest import (
     Launch,
     Loop,
     Manifest,
+    Refuse,
     Step,
     Variant,
     walk,
@@ -147,7 +148,7 @@ def _used(step: Step) -> tuple[int, ...]:
             return (step.condition,)
         case Copy():
             return (step.source, step.target)
-        case Fill():
+        case Fill() | Refuse():
             return (step.buffer,)
         case Loop():
             scalars = (step.trips, step.condition, step.iteration, step.condition_out, step.count)

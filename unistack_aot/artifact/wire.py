@@ -24,6 +24,7 @@ _STEP_FIELDS = {
     "loop": model.Loop,
     "copy": model.Copy,
     "fill": model.Fill,
+    "refuse": model.Refuse,
 }
 _STEP_NAMES = {cls: name for name, cls in _STEP_FIELDS.items()}
 

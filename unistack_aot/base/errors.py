@@ -29,6 +29,10 @@ class BadModel(UnistackError):
     """The model file contradicts itself or the ONNX specification."""
 
 
+class IllTyped(BadModel):
+    """Operands that do not fit their operator, whatever is fed to the model."""
+
+
 class Unsupported(UnistackError):
     """A valid request that this version can not serve."""
 

@@ -29,6 +29,7 @@ from unistack_aot.check.oracles import Disturbance, Feeds, Runtime, bound, distu
 from unistack_aot.check.tolerance import Bound, Rounding, bounds, magnitudes
 from unistack_aot.check.verdict import OutputResult, Verdict
 from unistack_aot.onnx_in import Imported, import_model
+from unistack_aot.onnx_in.dims import axis_names
 from unistack_aot.onnx_in.read import Model, read_model
 from unistack_aot.pipeline import UNBOUNDED
 from unistack_aot.runtime.session import Session, load
@@ -121,12 +122,12 @@ def import_for(model: Model, manifest: Manifest) -> Imported:
     by_name = {tensor.name: tensor for tensor in manifest.inputs}
     for value in source.proto.graph.input:
         tensor = by_name.get(value.name)
-        axes = value.type.tensor_type.shape.dim
+        axes = axis_names(value)
         if tensor is None or len(axes) != len(tensor.shape):
             continue
         for axis, size in zip(axes, tensor.shape, strict=True):
-            if axis.dim_param and size.isdecimal():
-                declared[axis.dim_param] = int(size)
+            if axis is not None and size.isdecimal():
+                declared[axis] = int(size)
     return import_model(model, declared)
 
 

@@ -11,28 +11,37 @@ from typing import Any
 
 import numpy as np
 
+from unistack_aot.aicf.evaluate import evaluate_graph
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.node import Node
-from unistack_aot.aicf.op import Array, Input
+from unistack_aot.aicf.op import Array, Constant, Input
 from unistack_aot.artifact.manifest import Tensor
 from unistack_aot.base.dtypes import parse_dtype
+from unistack_aot.base.errors import BadInput
 from unistack_aot.base.symbolic import evaluate, parse
-from unistack_aot.ops.control import Loop
+from unistack_aot.ops.compare import Equal
+from unistack_aot.ops.control import Loop, refusals
 from unistack_aot.ops.gather import Gather, GatherElements, GatherNd, OneHot
 
 FEW = 2
 """How many different values an integer gets whose use says nothing: 0 and 1."""
+DRAWS = 8
+"""How often inputs are drawn for a graph with a branch that refuses to run."""
 TRIPS = 4
 """The most iterations an input asks a loop for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What an input may hold: integers from `low` to `high - 1`; `mask`: ones, then zeros."""
+    """What an input may hold: integers from `low` to `high - 1`; `mask`: ones, then zeros.
+
+    `named` are numbers that the graph compares the whole input with, such as a sample rate.
+    """
 
     low: int
     high: int
     mask: bool = False
+    named: tuple[int, ...] = ()
 
 
 def ranges_of_inputs(graph: Graph) -> dict[str, Values]:
@@ -61,7 +70,21 @@ def _range(start: Node, users: Mapping[Node, list[tuple[Node, int]]]) -> Values:
         return Values(0, min(limits))
     if "mask" in start.op.label.lower() and start.tensor.rank >= 1:
         return Values(0, 2, mask=True)
-    return Values(0, FEW)
+    return Values(0, FEW, named=_compared(start, users))
+
+
+def _compared(start: Node, users: Mapping[Node, list[tuple[Node, int]]]) -> tuple[int, ...]:
+    """The constants of one element that an input is found equal to or not."""
+    if start.tensor.dtype.is_bool or any(d != 1 for d in start.tensor.shape):
+        return ()
+    others = (
+        arg.op.data.array
+        for user, _ in users.get(start, ())
+        if isinstance(user.op, Equal)
+        for arg in user.args
+        if isinstance(arg.op, Constant)
+    )
+    return tuple(dict.fromkeys(int(a.reshape(-1)[0]) for a in others if a.size == 1))
 
 
 def _limits(start: Node, users: Mapping[Node, list[tuple[Node, int]]]) -> Iterator[int]:
@@ -110,16 +133,29 @@ def drawn(
     """One seeded array per input of a package, for sizes of its dimensions.
 
     Floats are standard normal, masks ones followed by zeros, other integers as the graph's use of
-    them allows.
+    them allows. Where a branch refuses to run, inputs are drawn again until they avoid it.
     """
     random = np.random.default_rng(seed)
     ranges = ranges_of_inputs(graph)
-    return {
-        tensor.name: _array(
-            tensor, shape_of(tensor, dims), ranges.get(tensor.name, Values(0, FEW)), random
-        )
-        for tensor in inputs
-    }
+    feeds: dict[str, Array] = {}
+    for _ in range(DRAWS if any(refusals(graph)) else 1):
+        feeds = {
+            tensor.name: _array(
+                tensor, shape_of(tensor, dims), ranges.get(tensor.name, Values(0, FEW)), random
+            )
+            for tensor in inputs
+        }
+        if not any(refusals(graph)) or _accepted(graph, feeds):
+            break
+    return feeds
+
+
+def _accepted(graph: Graph, feeds: Mapping[str, Array]) -> bool:
+    try:
+        evaluate_graph(graph, feeds)
+    except BadInput:
+        return False
+    return True
 
 
 def shape_of(tensor: Tensor, dims: Mapping[str, int]) -> tuple[int, ...]:
@@ -139,6 +175,8 @@ def _array(
         return _mask(shape, random).astype(dtype.numpy)
     if dtype.is_bool:
         return np.asarray(random.random(shape) < 0.75)
+    if values.named and random.random() < 0.5:
+        return np.full(shape, random.choice(values.named)).astype(dtype.numpy)
     low = 1 if values.high == TRIPS + 1 else values.low
     return np.asarray(random.integers(low, values.high, shape)).astype(dtype.numpy)
 

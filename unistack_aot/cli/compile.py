@@ -124,12 +124,15 @@ def _present(report: Report, face: Face) -> None:
         ],
         right="lrlll",
     )
+    for remark in report.remarks:
+        face.say(f"  note             {remark}")
     face.fact(
         model=report.model,
         nodes=report.onnx_nodes,
         opset=report.opset,
         rules_fired=report.rules.total,
         seconds=dict(report.seconds),
+        remarks=list(report.remarks),
         variants=[
             {
                 "target": v.target,

@@ -153,6 +153,8 @@ def _steps(
                 lines.append(f"{indent}     copy {names[step.source]} -> {names[step.target]}")
             case m.Fill():
                 lines.append(f"{indent}     zero {names[step.buffer]}")
+            case m.Refuse():
+                lines.append(f"{indent}     refuse: {step.reason}")
             case m.If():
                 lines.append(f"{indent}     if {names[step.condition]}")
                 _steps(variant, step.then, indent + "  ", numbers, lines)

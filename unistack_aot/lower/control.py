@@ -9,8 +9,8 @@ from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.types import TensorType
 from unistack_aot.base.dtypes import bool_, i64
 from unistack_aot.lower.driver import CONTROL, Lowering, Values, lower_nodes
-from unistack_aot.mcir.program import Carried, HostCopy, HostIf, HostLoop, Sliced, Step
-from unistack_aot.ops.control import If, Loop, Scan
+from unistack_aot.mcir.program import Carried, HostCopy, HostIf, HostLoop, HostRefuse, Sliced, Step
+from unistack_aot.ops.control import If, Loop, Refused, Scan
 
 Names = tuple[str, ...]
 
@@ -99,6 +99,12 @@ def lower_scan(state: Lowering, node: Node, args: Names, results: Names) -> tupl
     return (loop,)
 
 
+def lower_refused(state: Lowering, node: Node, args: Names, results: Names) -> tuple[Step, ...]:
+    """A step that ends the run."""
+    assert isinstance(node.op, Refused)
+    return (HostRefuse(results[0], node.op.reason),)
+
+
 def _like(state: Lowering, name: str) -> str:
     buffer = state.buffers[name]
     return state.fresh(TensorType(buffer.dtype, buffer.shape), "t")
@@ -113,3 +119,4 @@ def _own_exits(state: Lowering, found: list[str]) -> tuple[list[str], list[HostC
 CONTROL[If] = lower_if
 CONTROL[Loop] = lower_loop
 CONTROL[Scan] = lower_scan
+CONTROL[Refused] = lower_refused

@@ -122,7 +122,15 @@ class HostCopy:
     target: str
 
 
-Step: TypeAlias = Launch | HostIf | HostLoop | HostCopy
+@dataclass(frozen=True, slots=True)
+class HostRefuse:
+    """End the run with an error: what `target` should hold has no value. `reason` is what the user reads."""
+
+    target: str
+    reason: str
+
+
+Step: TypeAlias = Launch | HostIf | HostLoop | HostCopy | HostRefuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +172,7 @@ def _launches(steps: tuple[Step, ...]) -> Iterator[Launch]:
                 yield from _launches(step.otherwise)
             case HostLoop():
                 yield from _launches(step.body)
-            case HostCopy():
+            case HostCopy() | HostRefuse():
                 pass
 
 
@@ -179,6 +187,6 @@ def _mapped(steps: tuple[Step, ...], change: Callable[[Launch], Launch]) -> tupl
                 result.append(replace(step, then=then, otherwise=otherwise))
             case HostLoop():
                 result.append(replace(step, body=_mapped(step.body, change)))
-            case HostCopy():
+            case HostCopy() | HostRefuse():
                 result.append(step)
     return tuple(result)

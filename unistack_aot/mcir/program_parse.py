@@ -14,6 +14,7 @@ from unistack_aot.mcir.program import (
     HostCopy,
     HostIf,
     HostLoop,
+    HostRefuse,
     Kind,
     Launch,
     Program,
@@ -87,6 +88,11 @@ class ProgramReader(StatementReader):
             case "copy":
                 self.at += 1
                 return HostCopy(*self.pair())
+            case "refuse":
+                self.at += 1
+                target = self.name()
+                self.expect(":")
+                return HostRefuse(target, self.string())
             case _:
                 return self.launch()
 

@@ -12,7 +12,7 @@ from typing import Any, assert_never
 
 import numpy as np
 
-from unistack_aot.base.errors import IRError
+from unistack_aot.base.errors import BadInput, IRError
 from unistack_aot.base.symbolic import Dim, evaluate
 from unistack_aot.ir.evaluate import Array
 from unistack_aot.ir.scalar import (
@@ -32,6 +32,7 @@ from unistack_aot.mcir.program import (
     HostCopy,
     HostIf,
     HostLoop,
+    HostRefuse,
     Kind,
     Launch,
     Program,
@@ -159,6 +160,8 @@ class Runner:
                     self.steps(step.then if self.scalar(step.condition) else step.otherwise)
                 case HostLoop():
                     self.loop(step)
+                case HostRefuse():
+                    raise BadInput(step.reason)
                 case _:
                     assert_never(step)
 

@@ -39,6 +39,7 @@ from unistack_aot.mcir.program import (
     HostCopy,
     HostIf,
     HostLoop,
+    HostRefuse,
     Launch,
     Program,
     Sliced,
@@ -347,6 +348,8 @@ class _Steps:
                     self.loop(step)
                 case HostCopy():
                     self.lines.add(f"copy {label(step.source)} -> {label(step.target)}")
+                case HostRefuse():
+                    self.lines.add(f"refuse {label(step.target)}: {json.dumps(step.reason)}")
                 case _:
                     assert_never(step)
 

@@ -15,6 +15,7 @@ from unistack_aot.mcir.program import (
     HostCopy,
     HostIf,
     HostLoop,
+    HostRefuse,
     Kind,
     Launch,
     Program,
@@ -76,6 +77,8 @@ class _Checker:
                 return "loop {"
             case HostCopy():
                 return f"copy {step.source} -> {step.target}"
+            case HostRefuse():
+                return f"refuse {step.target}"
             case _:
                 assert_never(step)
 
@@ -158,6 +161,8 @@ class _Checker:
                 case HostCopy():
                     self.reads((step.source,), step, steps)
                     self.copy(step, steps)
+                case HostRefuse():
+                    self.write(step.target, step, steps)
                 case _:
                     assert_never(step)
 

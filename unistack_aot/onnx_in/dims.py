@@ -157,6 +157,18 @@ def _declare_plain_names(values: list[onnx.ValueInfoProto], table: DimTable) -> 
                 table.named(dim.dim_param, "")
 
 
+def axis_names(value: onnx.ValueInfoProto) -> list[str | None]:
+    """The names by which the axes of an input are declared; None where the model fixes the extent."""
+    return [
+        None
+        if dim.WhichOneof("value") == "dim_value" and dim.dim_value >= 0
+        else dim.dim_param
+        if re.search(r"[A-Za-z_]", dim.dim_param)
+        else f"{value.name}.{axis}"
+        for axis, dim in enumerate(tensor_shape(value))
+    ]
+
+
 def _shape(value: onnx.ValueInfoProto, table: DimTable) -> Shape:
     shape: list[Dim] = []
     for axis, dim in enumerate(tensor_shape(value)):

@@ -14,7 +14,7 @@ from onnx import AttributeProto
 from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Input
-from unistack_aot.base.errors import BadModel, ExtentsDiffer, IRError, Unsupported
+from unistack_aot.base.errors import BadModel, ExtentsDiffer, IllTyped, IRError, Unsupported
 from unistack_aot.base.symbolic import Sym, bounds, symbols, text
 from unistack_aot.onnx_in.assume import Assumed, assume_equal
 from unistack_aot.onnx_in.dims import Declared, DimTable, input_types
@@ -23,6 +23,7 @@ from unistack_aot.onnx_in.read import Model, Source, read_model, read_opsets
 from unistack_aot.onnx_in.reasons import summary, why_unknown
 from unistack_aot.onnx_in.scope import Gap, Scope, Session
 from unistack_aot.onnx_in.tensors import read_tensor
+from unistack_aot.ops.control import refusals
 from unistack_aot.ops.onnx import OnnxCall, Subgraph, importer_for
 
 Functions = dict[tuple[str, str, str], onnx.FunctionProto]
@@ -31,13 +32,15 @@ Functions = dict[tuple[str, str, str], onnx.FunctionProto]
 @dataclass(frozen=True)
 class Report:
     """What the import did: nodes of the model, those no output needs, folded ones, names of
-    dimensions, and what it had to assume about them (the compiled model checks that)."""
+    dimensions, what it had to assume about them (the compiled model checks that), and branches that
+    end a run which takes them."""
 
     onnx_nodes: int
     unused_nodes: int
     folded: int
     dims: dict[str, str]
     assumed: tuple[str, ...]
+    refused: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ def import_model(model: Model, dims: Declared | None = None) -> Imported:
         raise Unsupported(what, hint=hint)
     total = len(source.proto.graph.node)
     unused = total - session.nodes
-    report = Report(total, unused, session.folding.folded, dict(table.names), assumed)
+    refused = tuple(dict.fromkeys(each.reason for each in refusals(graph)))
+    report = Report(total, unused, session.folding.folded, dict(table.names), assumed, refused)
     return Imported(graph, session.origins, source.opsets, source.name, dict(table.ranges), report)
 
 
@@ -174,7 +178,7 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
         scope.session.gaps.append(_disagreement(scope.session, fault, proto, label, version))
         return absent
     except IRError as fault:
-        raise BadModel(
+        raise IllTyped(
             f"{proto.op_type}({version}): {fault.what}",
             at=label,
             hint="operands do not fit the operator; check the model with onnx.checker",
@@ -208,14 +212,14 @@ def _disagreement(
 ) -> Gap:
     """The gap of a node whose operands agree only for some sizes; Assumed if those can be declared.
 
-    BadModel if they agree for none.
+    IllTyped if they agree for none.
     """
     left, right = fault.left, fault.right
     assert isinstance(left, int | Sym) and isinstance(right, int | Sym)
     low, high = bounds(left - right, session.ranges)
     names = sorted(symbols(left) | symbols(right))
     if not names or (low is not None and low > 0) or (high is not None and high < 0):
-        raise BadModel(
+        raise IllTyped(
             f"{proto.op_type}({version}): {fault.what}",
             at=label,
             hint="operands do not fit the operator; check the model with onnx.checker",
@@ -325,10 +329,15 @@ def _subgraph(scope: Scope, proto: onnx.GraphProto, label: str) -> Subgraph:
         return tuple((name, node) for name, node in results if node is not None)
 
     def build(given: tuple[Node, ...]) -> tuple[Graph, tuple[Node, ...]]:
-        inner = scope.inside(True, f"{label}/")
+        inner, gaps = scope.inside(True, f"{label}/"), scope.session.gaps
+        known = len(gaps)
         names = [value.name for value in proto.input]
         formals = tuple(Node(Input(n, v.tensor)) for n, v in zip(names, given, strict=True))
-        results = fill(inner, formals)
+        try:
+            results = fill(inner, formals)
+        except IllTyped:
+            del gaps[known:]  # the region as a whole is refused
+            raise
         outer = tuple(pair[0] for pair in inner.captured.values())
         inputs = (*formals, *(pair[1] for pair in inner.captured.values()))
         return Graph(proto.name, inputs, results), outer

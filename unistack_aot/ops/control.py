@@ -6,7 +6,7 @@ outside, which the op receives as its last arguments.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,10 @@ from unistack_aot.aicf.evaluate import evaluate_graph
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, Input, Op, tensor
-from unistack_aot.aicf.types import TensorType, TupleType, Type
-from unistack_aot.base.dtypes import bool_, dtype_of, f64, i64
-from unistack_aot.base.errors import IRError
+from unistack_aot.aicf.text import attributes
+from unistack_aot.aicf.types import Shape, TensorType, TupleType, Type
+from unistack_aot.base.dtypes import DType, bool_, dtype_of, f64, i64
+from unistack_aot.base.errors import BadInput, IllTyped, IRError
 from unistack_aot.base.symbolic import Dim, symbols
 from unistack_aot.ops.core import constant, item
 from unistack_aot.ops.known import known_dims, known_value
@@ -95,6 +96,35 @@ class If(Op):
         else:
             found = run_region(self.otherwise, arrays[split:])
         return found[0] if len(found) == 1 else tuple(found)
+
+
+@dataclass(frozen=True)
+class Refused(Op):
+    """A result of a branch that cannot be typed: computing it ends the run with the reason."""
+
+    dtype: DType
+    shape: Shape
+    reason: str
+
+    family = "control"
+
+    def infer(self, *types: Type) -> Type:
+        """The type that the other branch gives."""
+        return TensorType(self.dtype, self.shape)
+
+    def reference(self, *arrays: Array) -> Array:
+        """No value: an error."""
+        raise BadInput(self.reason)
+
+
+def refusals(graph: Graph) -> Iterator[Refused]:
+    """Every result that a graph's regions refuse to compute."""
+    for node in graph.nodes():
+        if isinstance(node.op, Refused):
+            yield node.op
+        for _, value in attributes(node.op):
+            if isinstance(value, Graph):
+                yield from refusals(value)
 
 
 @dataclass(frozen=True)
@@ -217,14 +247,28 @@ def _scalar(node: Node) -> Node:
 
 @onnx("If", since=1)
 def import_if(call: OnnxCall) -> list[Node]:
-    """If; a condition known at compile time leaves only its branch, in place."""
-    then: Subgraph = call.attributes["then_branch"]
-    otherwise: Subgraph = call.attributes["else_branch"]
+    """If; a condition known at compile time leaves only its branch, in place.
+
+    A branch whose operands do not fit becomes one that refuses to run: it may be meant for other
+    inputs than those the model is compiled for.
+    """
     known = call.constant(0)
     if known is not None:
-        return list((then if bool(known.reshape(-1)[0]) else otherwise).inline(()))
-    yes, outer_yes = then.build(())
-    no, outer_no = otherwise.build(())
+        taken = "then" if bool(known.reshape(-1)[0]) else "else"
+        return list(_branch(call, taken).inline(()))
+    built: dict[str, tuple[Graph, tuple[Node, ...]]] = {}
+    faults: dict[str, IllTyped] = {}
+    for name in ("then", "else"):
+        try:
+            built[name] = _branch(call, name).build(())
+        except IllTyped as fault:
+            faults[name] = fault
+    if not built:
+        raise faults["then"]
+    for name, fault in faults.items():
+        (typed,) = built.values()
+        built[name] = _refusing(call.label, name, fault, typed[0]), ()
+    (yes, outer_yes), (no, outer_no) = built["then"], built["else"]
     mismatch = _mismatch(yes, no)
     if mismatch:
         dims = [d for g in (yes, no) for node in g.results for d in node.tensor.shape]
@@ -234,6 +278,21 @@ def import_if(call: OnnxCall) -> list[Node]:
             f"declare a size for {' or '.join(names) or 'its inputs'}, so that it is known",
         )
     return results_of(Node(If(yes, no), (_scalar(call.arg(0)), *outer_yes, *outer_no)))
+
+
+def _branch(call: OnnxCall, name: str) -> Subgraph:
+    found: Subgraph = call.attributes[f"{name}_branch"]
+    return found
+
+
+def _refusing(label: str, name: str, fault: IllTyped, typed: Graph) -> Graph:
+    """A region that gives what `typed` gives, but refuses to."""
+    reason = f"the {name} branch of {label} cannot run: {fault.what} (at {fault.at})"
+    results = tuple(
+        (result, Node(Refused(node.tensor.dtype, node.tensor.shape, reason)))
+        for result, node in typed.outputs
+    )
+    return Graph(f"{name}_refused", (), results)
 
 
 def _mismatch(yes: Graph, no: Graph) -> str | None:

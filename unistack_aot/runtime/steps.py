@@ -15,11 +15,12 @@ from unistack_aot.artifact.manifest import (
     If,
     Launch,
     Loop,
+    Refuse,
     Scanned,
     Step,
     walk,
 )
-from unistack_aot.base.errors import UnistackError
+from unistack_aot.base.errors import BadInput, UnistackError
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ class Repeat:
     body: Block
 
 
-Prepared: TypeAlias = "Run | Branch | Repeat | Copy | Fill"
+Prepared: TypeAlias = "Run | Branch | Repeat | Copy | Fill | Refuse"
 Block: TypeAlias = "tuple[Prepared, ...]"
 
 
@@ -122,6 +123,9 @@ def execute(block: Block, machine: Machine) -> None:
                 machine.copy(step.source, step.target)
             case Fill():
                 machine.zero(step.buffer)
+            case Refuse():
+                hint = "feed what takes another branch, or compile for other sizes"
+                raise BadInput(step.reason, hint=hint)
             case _:
                 assert_never(step)
 
@@ -148,7 +152,7 @@ class _Builder:
                     found.append(Branch(step.condition, then, self.block(step.otherwise)))
                 case Loop():
                     found.append(Repeat(step, self.block(step.body)))
-                case Copy() | Fill():
+                case Copy() | Fill() | Refuse():
                     found.append(step)
         self._flush(pending, found)
         return tuple(found)

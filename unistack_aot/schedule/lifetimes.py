@@ -17,6 +17,7 @@ from unistack_aot.mcir.program import (
     HostCopy,
     HostIf,
     HostLoop,
+    HostRefuse,
     Kind,
     Launch,
     Program,
@@ -84,6 +85,8 @@ def _touched(step: Step) -> set[str]:
             return set(step.args)
         case HostCopy():
             return {step.source, step.target}
+        case HostRefuse():
+            return {step.target}
         case HostIf():
             return {step.condition}
         case HostLoop():
@@ -107,6 +110,8 @@ def _step(step: Step, numbers: dict[str, int], kernels: dict[Kernel, int]) -> ma
             return manifest.Launch(kernels[step.kernel], tuple(numbers[a] for a in step.args))
         case HostCopy():
             return manifest.Copy(numbers[step.source], numbers[step.target])
+        case HostRefuse():
+            return manifest.Refuse(numbers[step.target], step.reason)
         case HostIf():
             return manifest.If(numbers[step.condition], steps(step.then), steps(step.otherwise))
         case HostLoop():
@@ -181,7 +186,7 @@ def _numbers(step: manifest.Step) -> list[int]:
             return list(step.buffers)
         case manifest.Copy():
             return [step.source, step.target]
-        case manifest.Fill():
+        case manifest.Fill() | manifest.Refuse():
             return [step.buffer]
         case manifest.If():
             return [step.condition]

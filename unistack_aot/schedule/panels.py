@@ -318,8 +318,10 @@ def _views(
     for axis in depth.axes:
         joint = joint * axis.extent + symbol(axis.var)
     inner = _ranges(site, depth.axes, ranges)
-    whole = {**split_depth(site, layout), **env}
-    index = tuple(simplify(substitute(_dim(e), whole), inner) for e in site.a.load.index)
+    apart = split_depth(site, layout)
+    # bounds of the row axes are known before they become parts of one row number
+    index = tuple(simplify(substitute(_dim(e), apart), inner) for e in site.a.load.index)
+    index = tuple(simplify(substitute(_dim(e), env), inner) for e in index)
     batch = tuple(symbol(axis.var) for axis in _packed_batch(site))
     column = symbol("n")
     panel = (*batch, column // PANEL, joint, column % PANEL)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from unistack_aot.ir.functions import FUNCTIONS
 from unistack_aot.ir.scalar import Call, Cast, Load, Scalar, postorder
-from unistack_aot.mcir.program import HostCopy, HostIf, HostLoop, Launch, Step
+from unistack_aot.mcir.program import HostCopy, HostIf, HostLoop, HostRefuse, Launch, Step
 
 
 @dataclass
@@ -40,7 +40,7 @@ def uses_of(steps: tuple[Step, ...] | list[Step | None], outer: set[str]) -> Use
                     uses.reads[name].append(position)
                 for name in step.writes():
                     uses.writes[name].append(position)
-            case HostCopy() | HostIf() | HostLoop():
+            case HostCopy() | HostIf() | HostLoop() | HostRefuse():
                 uses.outside |= touched(step)
     return uses
 
@@ -52,6 +52,8 @@ def touched(step: Step) -> set[str]:
             return set(step.args)
         case HostCopy():
             return {step.source, step.target}
+        case HostRefuse():
+            return {step.target}
         case HostIf():
             inner = (touched(s) for s in (*step.then, *step.otherwise))
             return {step.condition}.union(*inner)

@@ -76,3 +76,44 @@ def geometric(first: float, last: float, per_octave: int) -> tuple[int, ...]:
             found.append(rounded)
         value *= 2.0 ** (1.0 / per_octave)
     return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Roof:
+    """y = max(flat, slope * x): two stages of which the slower one decides.
+
+    `residual` is the median relative distance of the samples from it.
+    """
+
+    flat: float
+    slope: float
+    residual: float
+
+    def at(self, x: float) -> float:
+        """The model's value."""
+        return max(self.flat, self.slope * x)
+
+
+def roof(x: Sequence[float], y: Sequence[float]) -> Roof:
+    """Fit the larger of a constant and a proportion; ValueError without samples.
+
+    Every split of the samples into a flat left and a proportional right part is tried.
+    """
+    order = sorted(zip(x, y, strict=True))
+    if not order:
+        raise ValueError("a roof needs samples")
+    tried: list[Roof] = []
+    for split in range(len(order) + 1):
+        left, right = order[:split], order[split:]
+        flat = median(value for _, value in left) if left else 0.0
+        slope = median(value / at for at, value in right) if right else 0.0
+        model = Roof(flat, slope, 0.0)
+        far = [abs(model.at(at) / value - 1.0) for at, value in order]
+        tried.append(Roof(flat, slope, median(far) + sum(far) / len(far)))
+    best = min(tried, key=lambda each: each.residual)
+    return Roof(best.flat, best.slope, median(abs(best.at(a) / v - 1.0) for a, v in order))
+
+
+def stairs(x: Sequence[float], steps: Sequence[tuple[float, float]]) -> tuple[float, ...]:
+    """The staircase's value at each x: `steps` are (last x, level), nearest first."""
+    return tuple(next((level for last, level in steps if at <= last), steps[-1][1]) for at in x)

@@ -9,20 +9,22 @@ from types import MappingProxyType
 from probe_suite import cpu_facts
 from probe_suite.record import Finding, Record
 from unistack_aot.base.measured import quantity
-from unistack_aot.hw.catalogue import map_for_arch
+from unistack_aot.hw.catalogue import MapChoice, map_for_arch, map_for_device
 from unistack_aot.hw.consistency import REQUIRED
 from unistack_aot.hw.property import Property
 from unistack_aot.hw.propmap import PropertyMap
 
 
-def to_map(records: tuple[Record, ...], device: str, arch: str) -> PropertyMap:
-    """Return the map of what was measured.
+def to_map(records: tuple[Record, ...], device: str, arch: str) -> tuple[PropertyMap, str]:
+    """Return the map of what was measured, and which built-in map lent the rest.
 
-    A required entry that no probe found comes from the built-in map of the architecture, with its
-    own mark and source, and a note that it was not measured here.
+    A required entry that no probe found comes from the built-in map of the device or, if it has
+    none, of its nearest relative, with its own mark and source, and a note that it was not measured
+    here.
     """
-    base = map_for_arch(arch).map
     facts = {key: text for record in records for key, text in record.facts.items()}
+    choice = base_map(facts.get("model", ""), arch)
+    base = choice.map
     measured = {
         found.name: _property(found, record.probe)
         for record in records
@@ -37,7 +39,7 @@ def to_map(records: tuple[Record, ...], device: str, arch: str) -> PropertyMap:
     properties = {**lent, **measured}
     sources = {record.probe: record.question for record in records if record.findings}
     sources |= {entry.source: base.sources[entry.source] for entry in lent.values()}
-    return PropertyMap(
+    made = PropertyMap(
         id=re.sub(r"[^a-z0-9]+", "-", f"{name} {arch}".lower()).strip("-"),
         device=name,
         kind=base.kind,
@@ -49,6 +51,12 @@ def to_map(records: tuple[Record, ...], device: str, arch: str) -> PropertyMap:
         sources=MappingProxyType(dict(sorted(sources.items()))),
         properties=MappingProxyType(dict(sorted(properties.items()))),
     )
+    return made, choice.because
+
+
+def base_map(model: str, arch: str) -> MapChoice:
+    """The built-in map nearest to a device: its own by the name it reports, else its generation's."""
+    return map_for_device(model, arch) if model and arch.startswith("sm_") else map_for_arch(arch)
 
 
 def shown(found: Finding) -> str:

@@ -9,18 +9,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+STEADY, LOOSE = 0.2, 0.5  # spreads of a figure that reproduces, and of one that does not
 State = Literal["done", "skipped", "failed", "timed out"]
 
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """One curve: `y[i]` in `y_unit` was measured at `x[i]` in `x_unit`."""
+    """One curve: `y[i]` in `y_unit` at `x[i]` in `x_unit`, measured, or `fitted` to a measured one."""
 
     name: str
     x: tuple[float, ...]
     y: tuple[float, ...]
     x_unit: str
     y_unit: str
+    fitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,16 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
+class Counted:
+    """A profiler's counter for one kernel: the value, or why there is none."""
+
+    kernel: str
+    counter: str
+    value: float | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """The outcome of one probe; `why` explains every state but "done"."""
 
@@ -57,12 +69,14 @@ class Record:
     series: tuple[Series, ...] = ()
     seen: tuple[Seen, ...] = ()
     facts: dict[str, str] = field(default_factory=dict[str, str])
+    counters: tuple[Counted, ...] = ()
 
 
 def better(before: Record, after: Record) -> Record:
     """Return `after` with each finding replaced by the earlier one where that was better.
 
-    Interference only ever slows a machine, so of two runs the faster figure is nearer the truth.
+    Interference only ever slows a machine, so of two runs the faster figure is nearer the truth,
+    unless its own repeats did not come near it while those of the other did.
     Curves and proofs stay those of the later run unless only the earlier one was done.
     """
     if after.state != "done" or before.state != "done":
@@ -74,6 +88,9 @@ def better(before: Record, after: Record) -> Record:
 
 
 def _faster(before: Finding, after: Finding) -> Finding:
+    steady, loose = sorted((before, after), key=lambda each: each.spread)
+    if steady.spread < STEADY and loose.spread > LOOSE:
+        return steady
     if after.unit in ("s", "cycles"):
         return min(before, after, key=lambda each: each.value)
     if after.unit in ("B/s", "FLOP/s", "Hz"):
@@ -92,6 +109,7 @@ def load(path: Path) -> Record:
     fields["findings"] = tuple(Finding(**each) for each in fields["findings"])
     fields["series"] = tuple(_series(each) for each in fields["series"])
     fields["seen"] = tuple(Seen(**each) for each in fields["seen"])
+    fields["counters"] = tuple(Counted(**each) for each in fields.get("counters", ()))
     return Record(**fields)
 
 

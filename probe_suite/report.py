@@ -8,12 +8,12 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from probe_suite.pictures import draw
+from probe_suite.mapping import base_map
+from probe_suite.pictures import draw, draw_roofline
 from probe_suite.probe import Plot
 from probe_suite.probes import PROBES
 from probe_suite.record import Record
 from unistack_aot.base.measured import quantity
-from unistack_aot.hw.catalogue import map_for_arch
 from unistack_aot.hw.propmap import PropertyMap
 
 _STYLE = """
@@ -37,13 +37,17 @@ def write(
 ) -> Path:
     """Write report.html and the pictures under `out`; return the page's path."""
     pictures = {record.probe: draw(record, _plot(record), out) for record in records}
+    roofline = (
+        [_picture(draw_roofline(made, out), "roofs of rate over FLOP per byte")] if made else []
+    )
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         f"<title>{_text(title)}</title><style>{_STYLE}</style></head><body>",
         f"<h1>{_text(title)}</h1>",
         *(f"<p class='bad'>contradiction: {_text(line)}</p>" for line in against),
-        *([_subtitle(made), _table(made)] if made else []),
+        *([_subtitle(made), "<h2>Roofline</h2>", *roofline] if made else []),
         *(_section(record, pictures[record.probe]) for record in records),
+        *([_table(made)] if made else []),
         "</body></html>\n",
     ]
     page = out / "report.html"
@@ -62,7 +66,7 @@ def _plot(record: Record) -> Plot | None:
 
 
 def _table(made: PropertyMap) -> str:
-    base = map_for_arch(made.arch).map
+    base = base_map(made.device, made.arch).map
     head = (
         "<tr><th>property</th><th>value</th><th>spread</th><th>runs</th>"
         f"<th>against {_text(base.id)}</th><th>how</th></tr>"
@@ -88,14 +92,47 @@ def _section(record: Record, picture: Path | None) -> str:
     if record.state != "done":
         lines.append(f"<p class='why'>{record.state}: {_text(record.why)}</p>")
     if picture is not None:
-        lines.append(f"<img src='{_text(picture.name)}' alt='{_text(record.question)}'>")
+        lines.append(_picture(picture, record.question))
+    if record.findings:
+        lines.append(_findings(record))
     if record.seen:
         proofs = ", ".join(
             f"{seen.count} x <code>{_text(seen.pattern)}</code> in {_text(seen.kernel)}"
             for seen in record.seen
         )
         lines.append(f"<p class='why'>found in the machine code: {proofs}</p>")
+    if record.counters:
+        lines.append(_counted(record))
+    if why := record.facts.get("counters"):
+        lines.append(f"<p class='why'>counters: {_text(why)}</p>")
     return "\n".join(lines)
+
+
+def _picture(file: Path, words: str) -> str:
+    return f"<img src='{_text(file.name)}' alt='{_text(words)}'>"
+
+
+def _findings(record: Record) -> str:
+    rows = "".join(
+        f"<tr><td><code>{_text(each.name)}</code></td>"
+        f"<td class='number'>{_text(quantity(each.value, each.unit))}</td>"
+        f"<td class='number'>{each.spread:.1%}</td><td class='number'>{each.samples}</td>"
+        f"<td class='note'>{_text(each.note)}</td></tr>"
+        for each in record.findings
+    )
+    head = "<tr><th>yields</th><th>value</th><th>spread</th><th>runs</th><th>how</th></tr>"
+    return f"<table>{head}{rows}</table>"
+
+
+def _counted(record: Record) -> str:
+    rows = "".join(
+        f"<tr><td>{_text(each.kernel)}</td><td>{_text(each.counter)}</td>"
+        f"<td class='number'>{'' if each.value is None else f'{each.value:g}'}</td>"
+        f"<td class='note'>{_text(each.note)}</td></tr>"
+        for each in record.counters
+    )
+    head = "<tr><th>kernel</th><th>counter</th><th>value</th><th></th></tr>"
+    return f"<p>Counted by Nsight Compute beside the timings:</p><table>{head}{rows}</table>"
 
 
 def _text(words: str) -> str:

@@ -43,9 +43,17 @@ def run_tool(command: Sequence[str], limit_s: float = BUILD_LIMIT_S) -> str:
     return done.stdout
 
 
-def build_cpu(source: Path, library: Path, arch: str, defines: Sequence[str] = ()) -> ctypes.CDLL:
+def build_cpu(
+    source: Path,
+    library: Path,
+    arch: str,
+    defines: Sequence[str] = (),
+    features: Sequence[str] = (),
+) -> ctypes.CDLL:
     """Compile one C++ probe into a shared library for `arch` (an x86-64 level or aarch64) and load
     it.
+
+    `features` are compiler flags for instructions beyond that level.
     """
     flags = [
         "-O3",
@@ -59,7 +67,7 @@ def build_cpu(source: Path, library: Path, arch: str, defines: Sequence[str] = (
     if arch.startswith("x86-64"):
         flags.append(f"-march={arch}")
     macros = [f"-D{define}" for define in defines]
-    run_tool(["g++", *flags, *macros, str(source), "-o", str(library)])
+    run_tool(["g++", *flags, *features, *macros, str(source), "-o", str(library)])
     return ctypes.CDLL(str(library))
 
 
@@ -97,6 +105,7 @@ def build_cubin(text: str, cubin: Path, sm: str, includes: Sequence[Path] = ()) 
 
 def see_cuda(cubin: Path, kernel: str, pattern: str, least: int) -> Seen:
     """Require `pattern` at least `least` times in the SASS of `kernel`."""
+    cuda_tool("nvdisasm")  # cuobjdump starts it, and would not say how to get it
     text = run_tool([cuda_tool("cuobjdump"), "-sass", str(cubin)])
     parts = re.split(r"^\s*Function : ", text, flags=re.M)[1:]
     code = "".join(part for part in parts if part.split("\n", 1)[0].strip() == kernel)

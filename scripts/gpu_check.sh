@@ -48,7 +48,7 @@ run() {
         step "check-$name" 180 "$python" -m unistack_aot check "$folder/$name.onnx" "$package" --device "$device" --no-bisect
         step "time-$name" 120 "$python" -m unistack_aot run "$package" --device "$device" --time --json
     done
-    step probe 400 "$python" -m unistack_aot probe --device "$device" --out "$OUT/probe"
+    step probe 400 "$python" -m unistack_aot probe --device "$device" -o "$OUT/probe.json"
     step peers 120 "$python" "$here/scripts/gpu_peers.py" --out "$OUT/peers.json"
     step device-tests 300 "$python" -m pytest -q -m gpu "$here/tests"
     echo "$failures failed; results in $OUT"

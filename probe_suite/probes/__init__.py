@@ -6,6 +6,7 @@ from probe_suite.probe import Probe
 from probe_suite.probes import (
     cpu_bandwidth,
     cpu_clock,
+    cpu_dot,
     cpu_fma,
     cpu_gather,
     cpu_latency,
@@ -34,8 +35,9 @@ PROBES: tuple[Probe, ...] = (
     cpu_query.PROBE,
     cpu_clock.PROBE,
     cpu_fma.PROBE,
-    cpu_latency.PROBE,
+    cpu_dot.PROBE,
     cpu_bandwidth.PROBE,
+    cpu_latency.PROBE,
     cpu_stride.PROBE,
     cpu_gather.PROBE,
     cpu_threads.PROBE,

@@ -24,7 +24,7 @@ QUICK_RUN = ("gpu_stride", "gpu_banks", "gpu_barrier")
 
 def tools_missing() -> str | None:
     try:
-        for tool in ("nvcc", "cuobjdump"):
+        for tool in ("nvcc", "cuobjdump", "nvdisasm"):
             toolchain.cuda_tool(tool)
     except MissingTool as error:
         return str(error.what)

@@ -99,8 +99,42 @@ def test_of_two_runs_each_figure_keeps_the_faster() -> None:
     assert record.better(late, before) is before
 
 
+def test_a_lucky_run_does_not_replace_a_steady_one() -> None:
+    steady, lucky = Finding("barrier", 3e-7, "s", 0.02, 9), Finding("barrier", 4e-8, "s", 0.97, 9)
+    for before, after in ((steady, lucky), (lucky, steady)):
+        kept = record.better(example(findings=(before,)), example(findings=(after,)))
+        assert kept.findings == (steady,)
+
+
+def test_a_roof_is_the_larger_of_a_constant_and_a_proportion() -> None:
+    x = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0]
+    found = fit.roof(x, [5.0, 5.1, 4.9, 8.1, 15.8, 32.3])
+    assert found.flat == pytest.approx(5.0, rel=0.03)
+    assert found.slope == pytest.approx(1.0, rel=0.03)
+    assert found.residual < 0.03
+    assert fit.roof(x, [2 * at for at in x]).residual == pytest.approx(0.0)
+
+
+def test_stairs_take_the_smallest_level_that_holds_x() -> None:
+    steps = [(32.0, 1.0), (1024.0, 4.0), (1e18, 150.0)]
+    assert fit.stairs([16.0, 32.0, 33.0, 5000.0], steps) == (1.0, 1.0, 4.0, 150.0)
+
+
+def test_probes_asked_one_by_one_make_one_map(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="the report extra is not installed")
+    found = [
+        run.main_probe("cpu", [name], tmp_path / "m.json", quick=True, say=lambda _: None)
+        for name in ("cpu_query", "cpu_clock")
+    ][-1]
+    assert [each.probe for each in found.records] == ["cpu_query", "cpu_clock"]
+    assert found.map_path == tmp_path / "m.json" and found.map is not None
+    assert found.map.need("units.count").mark == found.map.need("clock").mark == "probe"
+    assert (tmp_path / "m" / "roofline.png").stat().st_size > 5000
+    assert "Roofline" in found.report_path.read_text()
+
+
 def test_map_takes_what_was_measured_and_says_what_it_lent(tmp_path: Path) -> None:
-    made = mapping.to_map((example(),), "cpu", "x86-64-v3")
+    made, _ = mapping.to_map((example(),), "cpu", "x86-64-v3")
     assert made.properties["clock"].mark == "probe"
     assert made.properties["clock"].source == "cpu_clock"
     lent = made.properties["dram.bandwidth"]
@@ -121,7 +155,7 @@ def test_recorded_map_is_coherent_and_probed(path: Path) -> None:
 def test_report_shows_every_probe_and_escapes_text(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the report extra is not installed")
     late = Record("cpu_stride", "What?", "timed out", "no answer within 3 s")
-    made = mapping.to_map((example(), late), "cpu", "x86-64-v3")
+    made, _ = mapping.to_map((example(), late), "cpu", "x86-64-v3")
     page = report.write((example(), late), made.device, made, ("a contradiction",), tmp_path)
     text = page.read_text()
     assert "A &lt;CPU&gt; of ours" in text
@@ -182,7 +216,7 @@ def test_cpu_probe_finds_plausible_numbers(name: str, tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_whole_cpu_lab(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="the report extra is not installed")
-    found = run.main_probe("cpu", out=tmp_path, quick=True, say=lambda _: None)
+    found = run.main_probe("cpu", output=tmp_path / "map.json", quick=True, say=lambda _: None)
     assert {each.state for each in found.records} <= {"done", "skipped"}
     assert found.map is not None
     machine = Machine(found.map)

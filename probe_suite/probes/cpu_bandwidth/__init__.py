@@ -7,6 +7,7 @@ from pathlib import Path
 
 from probe_suite import cpu_facts, fit, samples, toolchain
 from probe_suite.probe import Answer, Plot, Probe, Setting
+from probe_suite.probes.cpu_latency import level_model
 from probe_suite.record import Finding, Seen, Series
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -44,6 +45,7 @@ def run(setting: Setting) -> Answer:
         _curve(f"read, {threads} threads", tuple(size * threads for size in each), every),
     )
     findings = _findings(setting, totals, one, each, every, threads)
+    series = (*series, level_model(totals, findings, "bandwidth.one", "B/s", setting))
     return Answer((*findings, *_others(built, last, threads)), series, seen)
 
 

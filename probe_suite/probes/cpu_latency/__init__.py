@@ -32,9 +32,32 @@ def run(setting: Setting) -> Answer:
         )
         for large, name in ((True, "pages of 2 MiB (asked for)"), (False, "pages of 4 KiB"))
     )
-    return Answer(
-        (*_levels(sizes[True], curves[True], setting), *_pages(last, curves)), series, (seen,)
-    )
+    levels = _levels(sizes[True], curves[True], setting)
+    series = (*series, level_model(sizes[True], levels, "latency", "s", setting))
+    return Answer((*levels, *_pages(last, curves)), series, (seen,))
+
+
+def level_model(
+    sizes: tuple[int, ...],
+    findings: tuple[Finding, ...],
+    quantity: str,
+    unit: str,
+    setting: Setting,
+) -> Series:
+    """What the map will say of each footprint: the figure of the smallest level that holds it."""
+    found = {each.name: each.value for each in findings}
+    known = {**setting.known, **found}
+    most = {"l1": 32 * KIB, "l2": 512 * KIB, "l3": 32 * MIB, "dram": 1e18}
+    steps = [
+        (
+            known.get(f"{level}.capacity.seen", known.get(f"{level}.capacity", bytes_held)),
+            found[f"{level}.{quantity}"],
+        )
+        for level, bytes_held in most.items()
+        if f"{level}.{quantity}" in found
+    ]
+    x = tuple(float(size) for size in sizes)
+    return Series("the map's levels", x, fit.stairs(x, steps), "B", unit, fitted=True)
 
 
 def _point(built: ctypes.CDLL, size: int, large: bool) -> samples.Samples:

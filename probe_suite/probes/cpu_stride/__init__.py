@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from pathlib import Path
 
-from probe_suite import samples, toolchain
+from probe_suite import fit, samples, toolchain
 from probe_suite.probe import Answer, Plot, Probe, Setting
 from probe_suite.record import Finding, Series
 
@@ -27,11 +27,21 @@ def run(setting: Setting) -> Answer:
         built.prepare(ctypes.c_int64(size))
         curve = [_point(built, size, stride) for stride in STRIDES]
         series.append(Series(name, x, tuple(point.best for point in curve), "B", "s"))
+    series.append(_model(x, tuple(point.best for point in curve)))
     last = curve[STRIDES.index(64)]
     note = "independent loads 64 B apart, with the hardware prefetchers' help"
     spread = last.spread
     found = Finding("dram.line", last.best, "s", spread, last.count, note)
     return Answer((found,), tuple(series), (seen,))
+
+
+def _model(x: tuple[float, ...], y: tuple[float, ...]) -> Series:
+    """A load moves what it is the first to touch, at most a line, or two that are fetched as a pair."""
+    tried = {most: fit.roof([min(stride, most) for stride in x], y) for most in (64.0, 128.0)}
+    most, model = min(tried.items(), key=lambda each: each[1].residual)
+    words = f"memory: {model.slope * 1e12:.3g} ps per B, at most {most:.0f} B"
+    fitted = tuple(model.at(min(stride, most)) for stride in x)
+    return Series(f"{words} (off by {model.residual:.0%})", x, fitted, "B", "s", fitted=True)
 
 
 def _point(built: ctypes.CDLL, size: int, stride: int) -> samples.Samples:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from probe_suite import fit
 from probe_suite.gpu.device import Built, Gpu, open_gpu
 from probe_suite.gpu.kernel import GpuKernel
 from probe_suite.gpu.verify import require_count, require_values
@@ -37,8 +38,15 @@ def run(setting: Setting) -> Answer:
         series.append(Series(name, x, tuple(points), "elements", "cycles"))
     if gpu.emulated:
         return Answer((), tuple(series))
+    passes = [machine.bank_cost(stride * 4, 4).value for stride in STRIDES]
+    model = fit.roof(passes, series[0].y)
+    x, y = tuple(float(s) for s in STRIDES), tuple(model.at(each) for each in passes)
+    series.append(Series("4 B per lane, fitted", x, y, "elements", "cycles", fitted=True))
     slope = (series[0].y[-1] - series[0].y[0]) / 31.0
-    note = "(stride 32 - stride 1) / 31 further passes of a 4-byte access by one warp"
+    note = (
+        "(stride 32 - stride 1) / 31 further passes of a 4-byte access by one warp; the larger of "
+        f"{model.flat:.3g} cycles and {model.slope:.3g} per pass is off by {model.residual:.0%}"
+    )
     found = Finding("shared.conflict", max(0.25, slope), "cycles", 0.0, _RUNS, note)
     return Answer((found,), tuple(series), tuple(seen))
 

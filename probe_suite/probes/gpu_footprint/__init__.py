@@ -34,7 +34,11 @@ def run(setting: Setting) -> Answer:
             findings.append(Finding(f"{level}.bandwidth", best.rate, "B/s", spread, count, note))
     x = tuple(run.bytes_of_buffer for run in runs)
     curve = Series("repeated read", x, tuple(run.rate for run in runs), "B", "B/s")
-    return Answer(tuple(findings), (curve,), (built.seen,) if built.seen else ())
+    found = {each.name.split(".")[0]: each.value for each in findings}
+    held = {"l1": 128.0 * 1024, "l2": l2, "dram": 1e18}
+    steps = [(most, found[level]) for level, most in held.items() if level in found]
+    fitted = Series("the map's levels", x, fit.stairs(x, steps), "B", "B/s", fitted=True)
+    return Answer(tuple(findings), (curve, fitted), (built.seen,) if built.seen else ())
 
 
 PROBE = Probe(

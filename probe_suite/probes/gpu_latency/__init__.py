@@ -46,7 +46,11 @@ def run(setting: Setting) -> Answer:
             findings.append(Finding(f"{level}.latency", min(lowest), "cycles", spread, count, note))
     x = tuple(float(size) for size in sizes)
     curve = Series("dependent load", x, tuple(best), "B", "cycles")
-    return Answer(tuple(findings), (curve,), (built.seen,) if built.seen else ())
+    found = {each.name.split(".")[0]: each.value for each in findings}
+    held = {"l1": 128.0 * 1024, "l2": l2, "dram": 1e18}
+    steps = [(most, found[level]) for level, most in held.items() if level in found]
+    fitted = Series("the map's levels", x, fit.stairs(x, steps), "B", "cycles", fitted=True)
+    return Answer(tuple(findings), (curve, fitted), (built.seen,) if built.seen else ())
 
 
 def ring(size: int, seed: int = 7) -> np.ndarray:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from probe_suite import fit
 from probe_suite.gpu.device import Built, Gpu, open_gpu
 from probe_suite.gpu.kernel import GpuKernel
 from probe_suite.gpu.verify import random_floats, require_count, require_values
@@ -28,10 +29,19 @@ def run(setting: Setting) -> Answer:
     units = gpu.attribute("MULTIPROCESSOR_COUNT") or 1
     near = _sweep(gpu, built, units, 128, _NEAR, 256)
     far = _sweep(gpu, built, units * 16, 256, _FAR, 8)
+    # A data stage (all sectors) and a tag stage (one look-up per line): the slower one decides.
+    models = [fit.roof(sectors.y, each.y) for each in (near, far)]
     series = (
         Series("cached", near.x, near.y, "words", "s"),
         Series("uncached", far.x, far.y, "words", "s"),
-    )
+        *(
+            Series(
+                f"{name}, fitted (off by {model.residual:.0%})",
+                sectors.x, tuple(model.at(moved) for moved in sectors.y), "words", "s", fitted=True,
+            )
+            for name, model in zip(("cached", "uncached"), models, strict=True)
+        ),
+    )  # fmt: skip
     ratio = far.y[STRIDES.index(8)] / far.y[0]
     note = "time of an uncached load 8 words apart over one side by side: 8 when sectors decide"
     found = Finding("l1.stride8", ratio, "1", 0.0, len(STRIDES), note)

@@ -1,43 +1,47 @@
 """Schedule operators on written examples: the program before and after, exactly, and the same numbers from both.
 
-Operators on loops show their examples in their docstrings, those on whole kernels in tests/golden/operators.
+Operators show their examples in their docstrings; choices of whole kernels in tests/golden/operators.
 """
 
 from __future__ import annotations
 
+import importlib
 import inspect
+import pkgutil
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from unistack_aot import schedule
+from unistack_aot.base.errors import IRError
 from unistack_aot.base.verdict import No
 from unistack_aot.mcir.evaluate import evaluate_kernel
 from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Kernel, Loop, Role
 from unistack_aot.mcir.parse import parse_kernel
-from unistack_aot.mcir.program import Launch
 from unistack_aot.mcir.text import print_kernel
 from unistack_aot.mcir.transform import rewrite
 from unistack_aot.mcir.verify import verify_kernel
 from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
 from unistack_aot.schedule.clipping import clipped
 from unistack_aot.schedule.contraction import Site, find_site
-from unistack_aot.schedule.fusion import extended, inlined, joined
+from unistack_aot.schedule.epilogues import EPILOGUE
+from unistack_aot.schedule.inlining import INLINE
 from unistack_aot.schedule.layouts import with_layouts
-from unistack_aot.schedule.operators import (
-    can_fuse,
-    can_interchange,
-    can_split,
-    fused,
-    interchange,
-    split,
-)
+from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
+from unistack_aot.schedule.operator import Operator, launch_of
+from unistack_aot.schedule.operators import OPERATORS
 from unistack_aot.schedule.panels import Blocks, Depth, depth_of, pack_kernel, tiled
+from unistack_aot.schedule.row_joins import JOIN_ROWS
 from unistack_aot.schedule.split_depth import finishing, partial
 
+PRODUCT = Path(schedule.__file__).resolve().parents[1]
+PAGE = PRODUCT.parent / "docs" / "mcir.md"
+FIRST, LAST = "<!-- operators: schedule/operators.py -->\n", "<!-- end of operators -->"
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "operators"
 DIMS = {"N": 7, "M": 5, "K": 6}
 Kernels = tuple[Kernel, ...]
@@ -69,30 +73,52 @@ def assert_same_numbers(before: Kernels, after: Kernels, names: dict[str, str]) 
         np.testing.assert_allclose(second[new], first[old], rtol=1e-5, atol=1e-6)
 
 
-def on_loop(kernel: Kernel, change: Callable[[Loop], Loop]) -> Kernel:
-    (loop,) = kernel.body
-    assert isinstance(loop, Loop)
-    return kernel.with_body((change(loop),))
+@pytest.mark.parametrize("operator", OPERATORS, ids=lambda each: each.name)
+def test_docstrings_show_what_operators_do(operator: Operator[..., Any]) -> None:
+    before, after = operator.texts
+    kernels = kernels_of(before)
+    changed = operator.example(kernels)
+    assert not isinstance(changed, No), changed
+    assert "\n".join(print_kernel(k, f"k{n}") for n, k in enumerate(changed)) == after
+    for kernel in (*kernels, *changed):
+        verify_kernel(kernel)
+    assert_same_numbers(kernels, changed, {"y": changed[-1].outputs[-1].name})
 
 
-LOOPS: dict[Callable[..., Loop], Callable[[Kernel], Kernel]] = {
-    split: lambda k: on_loop(k, lambda loop: split(loop, 4, Role.GRID, Role.VECTOR)),
-    fused: lambda k: on_loop(k, fused),
-    interchange: lambda k: on_loop(k, interchange),
-}
+def test_the_documentation_lists_the_operators(update_golden: bool) -> None:
+    head, _, rest = PAGE.read_text(encoding="utf-8").partition(FIRST)
+    lines = [f"| `{each.name}` | {each.summary} |" for each in OPERATORS]
+    table = "\n".join(["", "| operator | what it does |", "|---|---|", *lines, ""])
+    if update_golden:
+        PAGE.write_text(f"{head}{FIRST}{table}{LAST}{rest.partition(LAST)[2]}", encoding="utf-8")
+        rest = table + LAST
+    assert rest.partition(LAST)[0] == table
 
 
-@pytest.mark.parametrize("operator", LOOPS, ids=lambda f: f.__name__)
-def test_docstrings_of_loop_operators(operator: Callable[..., Loop]) -> None:
-    text = inspect.getdoc(operator) or ""
-    found = re.search(rf"before:\n(.*?)after {operator.__name__}\(.*?\):\n(.*)", text, re.DOTALL)
-    assert found is not None, f"{operator.__name__} shows no example"
-    before, after = (inspect.cleandoc(part) + "\n" for part in found.groups())
-    kernel = parse_kernel(before)
-    changed = LOOPS[operator](kernel)
-    assert print_kernel(changed, "k") == after
-    verify_kernel(changed)
-    assert_same_numbers((kernel,), (changed,), {"y": "y"})
+def test_all_operators_are_in_the_list() -> None:
+    """One in a file of its own that the list forgets would be shown and tested nowhere."""
+    found: list[Operator[..., Any]] = []
+    for info in pkgutil.iter_modules(schedule.__path__, f"{schedule.__name__}."):
+        module = importlib.import_module(info.name)
+        found += [each for each in vars(module).values() if isinstance(each, Operator)]
+    assert {each.name for each in found} == {each.name for each in OPERATORS}
+    assert len({each.name for each in OPERATORS}) == len(OPERATORS)
+
+
+def test_schedulers_use_every_operator() -> None:
+    """By its name, in a file that neither defines nor lists it."""
+    sources = {p.stem: p.read_text() for p in PRODUCT.rglob("*.py") if p.stem != "operators"}
+    for operator in OPERATORS:
+        home = inspect.getmodule(operator.apply)
+        assert home is not None
+        names = [n for n, value in vars(home).items() if value is operator]
+        used = [
+            stem
+            for stem, text in sources.items()
+            if any(re.search(rf"\b{n}(\.sure)?\(", text) for n in names)
+            and stem != home.__name__.rpartition(".")[2]
+        ]
+        assert used, f"no scheduler applies {operator.name}"
 
 
 def test_loop_operators_refuse_with_a_reason() -> None:
@@ -103,18 +129,31 @@ def test_loop_operators_refuse_with_a_reason() -> None:
         return kernel, found
 
     kernel, decided = loop("for i in 9 role=grid { y[i, 0] = 0.0 }")
-    assert not can_split(decided, 4) and not can_split(loop("for i in 9 { y[i, 0] = 0.0 }")[1], 0)
-    assert str(can_interchange(decided)) == "loop i holds more than one loop"
+    roles = (Role.GRID, Role.VECTOR)
+    assert str(SPLIT(decided, 4, *roles)) == "its role or step is decided already"
+    assert (
+        str(SPLIT(loop("for i in 9 { y[i, 0] = 0.0 }")[1], 0, *roles)) == "chunks of 0 iterations"
+    )
+    assert str(FUSE(kernel, decided, {})) == "loop i holds more than one loop"
+    assert str(BIND(decided, Role.VECTOR)) == "it has the role grid already"
+    with pytest.raises(IRError, match="bind: it has the role grid already"):
+        BIND.sure(decided, Role.VECTOR)
     kernel, ragged = loop("for i in 9, j in i + 1 { y[i, j] = 0.0 }")
-    assert str(can_interchange(ragged)) == "the extent of j depends on i"
-    assert not can_fuse(kernel, ragged, {})
+    assert str(FUSE(kernel, ragged, {})) == "the extent of j depends on i"
     kernel, turned = loop("for i in 9, j in 9 { y[i, j] = x[j, i] }")
-    assert str(can_fuse(kernel, turned, {})) == "x is not linear in the joint loop"
-    assert can_interchange(turned) and can_split(turned, 4)
+    assert str(FUSE(kernel, turned, {})) == "x is not linear in the joint loop"
+    assert SPLIT(turned, 4, *roles)
 
 
-def launch(kernel: Kernel) -> Launch:
-    return Launch(kernel, tuple(p.name for p in kernel.params))
+def test_fusions_refuse_with_a_reason() -> None:
+    fold = "for i in 9 { s = fold sum over j in 9 of x[i, j] t[i] = s }"
+    first = parse_kernel(f"kernel k(x: f32[9, 9] far) -> t: f32[9] far {{ {fold} }}")
+    head = "kernel k(t: f32[9] far) -> y: f32[9] far"
+    moved = parse_kernel(f"{head} {{ for i in 9 {{ y[i] = t[8 - i] + t[i] }} }}")
+    launches = (launch_of(first), launch_of(moved))
+    assert str(INLINE(*launches, "t")) == "the producer is not a map"
+    assert str(EPILOGUE(*launches, "t")) == "the reader reads several elements"
+    assert str(JOIN_ROWS(*launches, frozenset())) == "the reader uses other rows' results"
 
 
 def site_of(kernel: Kernel) -> tuple[Site, Depth]:
@@ -124,23 +163,6 @@ def site_of(kernel: Kernel) -> tuple[Site, Depth]:
     depth = depth_of(site, param.layout, param.shape, {})
     assert isinstance(depth, Depth)
     return site, depth
-
-
-def _inline(kernels: Kernels) -> Kernels:
-    first, second = map(launch, kernels)
-    return (inlined(first, second, "t").kernel,)
-
-
-def _epilogue(kernels: Kernels) -> Kernels:
-    found = extended(*map(launch, kernels), "t")
-    assert not isinstance(found, No), found
-    return (found.kernel,)
-
-
-def _join(kernels: Kernels) -> Kernels:
-    found = joined(*map(launch, kernels), frozenset())
-    assert not isinstance(found, No), found
-    return (found.kernel,)
 
 
 def _panels(kernels: Kernels) -> Kernels:
@@ -171,9 +193,6 @@ def _clip(kernels: Kernels) -> Kernels:
 
 
 WHOLE: dict[str, Callable[[Kernels], Kernels]] = {
-    "inline": _inline,
-    "epilogue": _epilogue,
-    "join-rows": _join,
     "panels": _panels,
     "attend": _attend,
     "layouts": _layouts,

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from math import prod
 
 from unistack_aot.base.symbolic import Dim, Ranges, bounds, symbol
+from unistack_aot.base.verdict import No
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.nodes import (
@@ -34,7 +35,7 @@ from unistack_aot.mcir.transform import (
     walk,
 )
 from unistack_aot.schedule.clipping import clipped
-from unistack_aot.schedule.operators import can_fuse, fused, split, with_role
+from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.unswitch import unswitched
 
 LEAST = 2048  # scalar operations per task below which handing it out costs more than it saves
@@ -102,8 +103,8 @@ def _flatten(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
     if len(loop.body) == 1 and isinstance(loop.body[0], Loop) and loop.body[0].role is Role.MAP:
         inner = _flatten(kernel, loop.body[0], _with(ranges, loop))
         loop = replace(loop, body=(inner,))
-        if can_fuse(kernel, loop, ranges):
-            return fused(loop)
+        joint = FUSE(kernel, loop, ranges)
+        return loop if isinstance(joint, No) else joint
     return loop
 
 
@@ -114,11 +115,11 @@ def _single(kernel: Kernel, loop: Loop, ranges: Ranges, numbers: WideWorkers) ->
     if not _straight(loop.body):
         body = _inner(kernel, loop.body, _with(ranges, loop))
         small = isinstance(loop.extent, int) and _work(loop) < numbers.task
-        return with_role(loop, Role.SEQ if small else Role.GRID, body)
+        return BIND.sure(loop, Role.SEQ if small else Role.GRID, body)
     vector = Role.VECTOR if _vectorises(kernel, loop, ranges) else Role.SEQ
     if isinstance(loop.extent, int) and loop.extent <= numbers.chunk:
-        return with_role(loop, vector)
-    return split(loop, numbers.chunk, Role.GRID, vector)
+        return BIND.sure(loop, vector)
+    return SPLIT.sure(loop, numbers.chunk, Role.GRID, vector)
 
 
 def _grid(kernel: Kernel, loop: Loop, ranges: Ranges, wanted: int) -> Loop:
@@ -128,8 +129,8 @@ def _grid(kernel: Kernel, loop: Loop, ranges: Ranges, wanted: int) -> Loop:
     extent = loop.extent if isinstance(loop.extent, int) else 1
     nested = not others and isinstance(only, Loop) and only.role is Role.MAP
     if nested and isinstance(only, Loop) and extent < wanted and _shares(kernel, only, inside):
-        return with_role(loop, Role.GRID, (_grid(kernel, only, inside, wanted // max(extent, 1)),))
-    return with_role(loop, Role.GRID, _inner(kernel, loop.body, inside))
+        return BIND.sure(loop, Role.GRID, (_grid(kernel, only, inside, wanted // max(extent, 1)),))
+    return BIND.sure(loop, Role.GRID, _inner(kernel, loop.body, inside))
 
 
 def _shares(kernel: Kernel, loop: Loop, ranges: Ranges) -> bool:
@@ -150,10 +151,10 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
                 return _lanes(stmt)
             if stmt.role is Role.MAP and _straight(stmt.body):
                 vector = _vectorises(kernel, stmt, ranges)
-                return with_role(stmt, Role.VECTOR if vector else Role.SEQ)
+                return BIND.sure(stmt, Role.VECTOR if vector else Role.SEQ)
             stmt = unswitched(stmt) if stmt.role is Role.SEQ else stmt
             body = _inner(kernel, stmt.body, _with(ranges, stmt))
-            return with_role(stmt, Role.SEQ if stmt.role is Role.MAP else stmt.role, body)
+            return BIND.sure(stmt, Role.SEQ if stmt.role is Role.MAP else stmt.role, body)
         case Fold():
             return _fold(kernel, stmt, ranges)
         case When():
@@ -168,7 +169,7 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
 def _lanes(loop: Loop) -> Loop:
     """A vector loop around folds: guards that are the same for all lanes limit the folds' axes."""
     body = tuple(clipped(s, loop.var) if isinstance(s, Fold) else s for s in loop.body)
-    return with_role(loop, Role.VECTOR, body)
+    return BIND.sure(loop, Role.VECTOR, body)
 
 
 def _fold(kernel: Kernel, fold: Fold, ranges: Ranges) -> Fold:
@@ -233,7 +234,7 @@ def lanes_innermost(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
     place = next(k for k, each in enumerate(loops) if each.var == var)
     picked = loops[place]
     size = min(size, picked.extent) if isinstance(picked.extent, int) else size
-    cut = split(replace(picked, body=body), size, Role.MAP, Role.MAP)
+    cut = SPLIT.sure(replace(picked, body=body), size, Role.MAP, Role.MAP)
     inner = cut.body[0]
     outer = (*loops[:place], replace(cut, body=()), *loops[place + 1 :])
     moved = around(outer, (inner,))[0]

@@ -19,6 +19,7 @@ from unistack_aot.base.symbolic import (
     symbol,
     symbols,
 )
+from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.nodes import (
@@ -37,7 +38,7 @@ from unistack_aot.mcir.nodes import (
 )
 from unistack_aot.mcir.transform import all_loads, substitute_vars, walk
 from unistack_aot.schedule.decision import Decision
-from unistack_aot.schedule.operators import can_fuse, fused
+from unistack_aot.schedule.loops import FUSE
 from unistack_aot.schedule.vectors import is_straight, stride_in, width_of
 
 SYMBOLIC = 1 << 20  # what an extent without a bound counts as
@@ -255,9 +256,9 @@ def _joined(kernel: Kernel, nest: Nest, ranges: Ranges) -> Nest:
     while len(axes) > 1:
         outer, inner = axes[-2], axes[-1]
         loop = Loop(outer.var, outer.extent, (Loop(inner.var, inner.extent, body),))
-        if not can_fuse(kernel, loop, {**ranges, **_axis_ranges(tuple(axes[:-2]))}):
+        joint = FUSE(kernel, loop, {**ranges, **_axis_ranges(tuple(axes[:-2]))})
+        if isinstance(joint, No):
             break
-        joint = fused(loop)
         axes[-2:] = [Axis(joint.var, joint.extent)]
         body = joint.body
     return Nest(tuple(axes), body)

@@ -2,47 +2,69 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass, field
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Set
 
 from unistack_aot.ir.functions import FUNCTIONS
 from unistack_aot.ir.scalar import Call, Cast, Load, Scalar, postorder
 from unistack_aot.mcir.program import HostCopy, HostIf, HostLoop, HostRefuse, Launch, Step
 
 
-@dataclass
-class Uses:
-    """Positions in one block of steps: `reads[buffer]` and `writes[buffer]`.
+class UseTable:
+    """The steps of one block and who reads each buffer, kept true while launches are replaced.
 
-    `outside` are buffers that other steps use.
+    `outside` are buffers that something else than the block's launches uses.
     """
 
-    reads: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    writes: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    outside: set[str] = field(default_factory=set)
+    def __init__(self, steps: Iterable[Step], outer: Set[str]) -> None:
+        self._steps: list[Step | None] = list(steps)
+        self._reads: dict[str, Counter[int]] = defaultdict(Counter)
+        self.outside = set(outer)
+        for position, step in enumerate(self._steps):
+            if isinstance(step, Launch):
+                self._count(position, step, 1)
+            elif step is not None:
+                self.outside |= touched(step)
+
+    def __len__(self) -> int:
+        """How many positions there are."""
+        return len(self._steps)
+
+    def launch(self, position: int) -> Launch | None:
+        """The launch at a position; None if it is gone, or another kind of step."""
+        step = self._steps[position]
+        return step if isinstance(step, Launch) else None
+
+    def readers(self, buffer: str) -> list[int]:
+        """Positions of the launches that read a buffer, in order."""
+        return sorted(self._reads[buffer])
 
     def only_reader(self, buffer: str) -> int | None:
-        """The position of the only launch that reads `buffer`, if nothing else uses it."""
-        if buffer in self.outside or len(self.reads[buffer]) != 1:
+        """The position of the only launch that reads `buffer`, once, if nothing else uses it."""
+        reads = self._reads[buffer]
+        if buffer in self.outside or reads.total() != 1:
             return None
-        return self.reads[buffer][0]
+        return next(iter(reads))
 
+    def replace(self, position: int, launch: Launch | None) -> None:
+        """Put another launch, or none, in place of a launch."""
+        before = self.launch(position)
+        assert before is not None
+        self._count(position, before, -1)
+        if launch is not None:
+            self._count(position, launch, 1)
+        self._steps[position] = launch
 
-def uses_of(steps: tuple[Step, ...] | list[Step | None], outer: set[str]) -> Uses:
-    """Uses within a block; `outer` are buffers that steps outside the block use."""
-    uses = Uses(outside=set(outer))
-    for position, step in enumerate(steps):
-        match step:
-            case None:
-                pass
-            case Launch():
-                for name in step.reads():
-                    uses.reads[name].append(position)
-                for name in step.writes():
-                    uses.writes[name].append(position)
-            case HostCopy() | HostIf() | HostLoop() | HostRefuse():
-                uses.outside |= touched(step)
-    return uses
+    def left(self) -> tuple[Step, ...]:
+        """The steps that are left."""
+        return tuple(step for step in self._steps if step is not None)
+
+    def _count(self, position: int, launch: Launch, change: int) -> None:
+        for name in launch.reads():
+            reads = self._reads[name]
+            reads[position] += change
+            if not reads[position]:
+                del reads[position]
 
 
 def touched(step: Step) -> set[str]:

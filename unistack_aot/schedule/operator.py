@@ -1,0 +1,80 @@
+"""What a schedule operator is: a check that may refuse, an application, an example.
+
+Not here: which exist (operators.py).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, ParamSpec, TypeVar
+
+from unistack_aot.base.errors import IRError
+from unistack_aot.base.verdict import No, Yes
+from unistack_aot.mcir.nodes import Kernel, Loop
+from unistack_aot.mcir.program import Launch
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Kernels = tuple[Kernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Operator(Generic[P, R]):
+    """A transformation of a schedule: it may change time and memory, never values. A call checks, then applies.
+
+    The docstring of `apply` shows kernels before and after in MCIR text; `example` makes the latter of the former.
+    """
+
+    name: str
+    check: Callable[P, Yes | No]
+    apply: Callable[P, R]
+    example: Callable[[Kernels], Kernels | No]
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R | No:
+        """The result, or why there is none."""
+        found = self.check(*args, **kwargs)
+        return found if isinstance(found, No) else self.apply(*args, **kwargs)
+
+    def sure(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """The result where the caller knows that the check holds; IRError with the reason if it does not."""
+        found = self.check(*args, **kwargs)
+        if isinstance(found, No):
+            raise IRError(f"{self.name}: {found}")
+        return self.apply(*args, **kwargs)
+
+    @property
+    def summary(self) -> str:
+        """What it does, in a sentence."""
+        return self._doc().partition("\n\n")[0].replace("\n", " ")
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        """The kernels before and after, as the docstring shows them."""
+        _, _, shown = self._doc().partition("before:\n")
+        before, _, after = shown.partition("after:\n")
+        return inspect.cleandoc(before) + "\n", inspect.cleandoc(after) + "\n"
+
+    def _doc(self) -> str:
+        return inspect.getdoc(self.apply) or ""
+
+
+def launch_of(kernel: Kernel) -> Launch:
+    """A launch on buffers called like the kernel's parameters."""
+    return Launch(kernel, tuple(p.name for p in kernel.params))
+
+
+def on_launches(change: Callable[[Launch, Launch], Launch | No], kernels: Kernels) -> Kernels | No:
+    """What an operator makes of two launches, as an example."""
+    found = change(*map(launch_of, kernels))
+    return found if isinstance(found, No) else (found.kernel,)
+
+
+def on_loop(change: Callable[[Kernel, Loop], Loop | No], kernels: Kernels) -> Kernels | No:
+    """What an operator makes of a kernel's only loop, as an example."""
+    (kernel,) = kernels
+    (loop,) = kernel.body
+    assert isinstance(loop, Loop)
+    found = change(kernel, loop)
+    return found if isinstance(found, No) else (kernel.with_body((found,)),)

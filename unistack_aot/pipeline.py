@@ -49,7 +49,7 @@ VERSION = "0.1.0"
 UNBOUNDED = LARGEST
 """The greatest extent of a dimension without a declared bound; index arithmetic relies on it."""
 MOST_DOUBLINGS = 12
-MORE_BUILDS = 3
+MORE_BUILDS = 12
 """How often a variant is scheduled again because the tool chain could not build a choice well."""
 T = TypeVar("T")
 

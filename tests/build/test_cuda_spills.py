@@ -14,9 +14,15 @@ import onnx
 import pytest
 
 from models.builder import GraphBuilder
+from tests.build.device_kernels import decide
+from unistack_aot.base.dtypes import f32
 from unistack_aot.base.errors import MissingTool, ToolFailed
+from unistack_aot.mcir.nodes import Access, Param
+from unistack_aot.ops.fold import Reduce
 from unistack_aot.pipeline import Hooks, compile_model
-from unistack_aot.targets.cuda.build import nvcc
+from unistack_aot.targets.cuda.build import build_cubin, cubin_jobs, nvcc, resources
+from unistack_aot.targets.cuda.source import kernel_text
+from unistack_aot.targets.cuda.spills import LOOPS
 from unistack_aot.targets.target import Source
 
 TARGET = "cuda:sm_80"
@@ -35,6 +41,15 @@ def product() -> onnx.ModelProto:
     g = GraphBuilder("product")
     a, b = g.input("a", (2048, 512)), g.input("b", (512, 2048))
     g.output(g.op("MatMul", a, b), "y", (2048, 2048))
+    return g.build()
+
+
+def exponentials(count: int) -> onnx.ModelProto:
+    """A map that needs all its operands at once: the sum of exponentials below the largest."""
+    g = GraphBuilder("exponentials")
+    xs = [g.input(f"x{k}", (256, 1024)) for k in range(count)]
+    largest = g.op("Max", *xs)
+    g.output(g.op("Sum", *(g.op("Exp", g.op("Sub", x, largest)) for x in xs)), "y", (256, 1024))
     return g.build()
 
 
@@ -81,6 +96,45 @@ def test_a_lighter_tile_follows_one_that_spills(tmp_path: Path) -> None:
     assert re.match(rf"[1-9]\d* bytes spilled with {re.escape(first)}", spill["because"])
 
 
+def test_narrower_loops_follow_loops_that_spill(tmp_path: Path) -> None:
+    seen: list[Source] = []
+    package = tmp_path / "sums.pkg"
+    hooks = watching(lambda s: tight(s, 2048), seen)
+    compile_model(exponentials(14), package, (TARGET,), hooks=hooks)
+    ways = [*dict.fromkeys(way for source in seen for way in source.ways.values())]
+    assert ways[0] == LOOPS[0].name
+    assert len(ways) > 1
+    assert ways == [way.name for way in LOOPS[: len(ways)]]
+    with ZipFile(package) as members:
+        decided = json.loads(members.read("lock.json"))["decisions"][TARGET]
+    assert {each["chosen"] for each in decided if each["what"] == "spill"} == {ways[-1]}
+
+
+def test_the_last_loops_are_not_unrolled() -> None:
+    params = (Param("x", f32, (8192, 24)), Param("y", f32, (8192,), Access.OUT))
+    (launch,) = decide(Reduce("sum", (1,), False).lower(params[:1], params[1:]), "k").launches
+    first, last = (kernel_text("k", launch.kernel, {}, (), way) for way in (LOOPS[0], LOOPS[-1]))
+    assert (first.way, last.way) == (LOOPS[0].name, LOOPS[-1].name)
+    assert last.definition.count("UA_UNROLL_NOT") == last.definition.count("for (") == 1
+    lines = [line for line in last.definition.splitlines() if "UA_UNROLL_NOT" not in line]
+    assert first.definition.splitlines() == lines
+
+
+def test_only_parts_that_changed_are_built_again() -> None:
+    kernels = [
+        f'extern "C" __global__ void k{k}(float* y) {{ y[{k}] = 1; }}\nUA_KERNEL(k{k})\n'
+        for k in range(9)
+    ]
+    before, after = (
+        "#include <ua/kernel.cuh>\n\n" + "\n".join(each)
+        for each in (kernels, [*kernels[:-1], kernels[-1].replace("= 1", "= 2")])
+    )
+    first, second = ([job.key for job in cubin_jobs("sm_80", each)] for each in (before, after))
+    assert len(first) == len(second) == 2
+    assert first[0] == second[0] and first[1] != second[1]
+    assert {*resources(build_cubin("sm_80", before).log)} == {f"k{k}" for k in range(9)}
+
+
 def test_without_a_limit_nothing_is_built_twice(tmp_path: Path) -> None:
     seen: list[Source] = []
     compile_model(product(), tmp_path / "p.pkg", (TARGET,), hooks=watching(lambda s: s, seen))
@@ -89,7 +143,7 @@ def test_without_a_limit_nothing_is_built_twice(tmp_path: Path) -> None:
 
 def test_a_kernel_without_another_way_is_named_with_its_nodes(tmp_path: Path) -> None:
     seen: list[Source] = []
-    hooks = watching(lambda s: replace(tight(s, 1024), ways={}), seen)
+    hooks = watching(lambda s: replace(tight(s, 1024), ways={"k0": LOOPS[-1].name}), seen)
     with pytest.raises(ToolFailed, match=r"kernel k0 spills \d+ bytes") as error:
         compile_model(product(), tmp_path / "product.pkg", (TARGET,), hooks=hooks)
     assert error.value.at is not None and "MatMul" in error.value.at

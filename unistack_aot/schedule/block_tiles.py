@@ -148,7 +148,10 @@ def choose_tile(
         for word, (seconds, _, _) in zip(words[1:6], scored[1:6], strict=True)
     )
     seconds, best, parts = scored[0]
-    because = f"{seconds * 1e6:.2f} us predicted on {machine.id}: {sizes}"
+    because = (
+        f"{seconds * 1e6:.2f} us predicted on {machine.id}: {sizes}; "
+        f"{best.share:.0%} of the peak is assumed, not probed"
+    )
     subject = ", ".join(outputs_of(kernel))
     return best, parts, Decision("tile", subject, words[0], because, tried)
 

@@ -49,6 +49,14 @@ LONG_ROW = 1024  # rows beyond this length keep a whole group busy
 
 
 @dataclass(frozen=True, slots=True)
+class Most:
+    """What the loops of a kernel may use: bytes of a wide access, threads of a group."""
+
+    vector_bytes: int = 16
+    group: int = 512
+
+
+@dataclass(frozen=True, slots=True)
 class Nest:
     """A stage of a kernel: independent loops around `body`."""
 
@@ -103,12 +111,15 @@ def _part(kernel: Kernel, body: tuple[Stmt, ...]) -> Kernel:
 # --- the choice ------------------------------------------------------------------------------------------
 
 
-def assign_roles(kernel: Kernel, ranges: Ranges, machine: Machine) -> tuple[Kernel, Decision]:
+def assign_roles(
+    kernel: Kernel, ranges: Ranges, machine: Machine, most: Most = Most()
+) -> tuple[Kernel, Decision]:
     """Decide every loop and fold of a one-stage kernel, and why so."""
+    vector = min(machine.vector_bytes, most.vector_bytes)
     kernel = kernel.with_body(tuple(_unordered(stmt) for stmt in kernel.body))
     nest = _nest(kernel.body)
     if not any(isinstance(stmt, Loop | Fold) for stmt in walk(nest.body)):
-        return _mapped(kernel, nest, ranges, machine)
+        return _mapped(kernel, nest, ranges, vector)
     length, contiguous = _row(kernel, nest, ranges)
     points, lanes = _number(nest.points), machine.lanes
     ordered = _ordered(kernel)
@@ -119,10 +130,14 @@ def assign_roles(kernel: Kernel, ranges: Ranges, machine: Machine) -> tuple[Kern
         return done, Decision("rows", _subject(kernel), "thread per row", f"{rows}: {why}")
     busy = points >= WARPS * machine.parallel_units
     if length <= LONG_ROW and not ordered and (busy or length <= 8 * lanes):
-        done = _per_warp(kernel, nest, ranges, machine)
+        done = _per_warp(kernel, nest, ranges, machine, vector)
         because = f"{rows}: a warp folds without barriers"
         return done, Decision("rows", _subject(kernel), "warp per row", because)
-    done = _per_group(kernel, nest, ranges, machine, length)
+    group = machine.lanes
+    while group < min(most.group, machine.max_threads) and group * 4 < length:
+        group *= 2
+    row = Row(kernel, Role.GROUP, _bounded(ranges, kernel.body), machine.lanes, vector)
+    done = _per_group(kernel, nest, row, group)
     return done, Decision("rows", _subject(kernel), "group per row", rows)
 
 
@@ -216,9 +231,7 @@ def _with_map_role(stmt: Stmt) -> Stmt:
 # --- a thread per element or row --------------------------------------------------------------------------
 
 
-def _mapped(
-    kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine
-) -> tuple[Kernel, Decision]:
+def _mapped(kernel: Kernel, nest: Nest, ranges: Ranges, vector: int) -> tuple[Kernel, Decision]:
     """Elements over threads, `width` neighbouring ones each."""
     nest = _joined(kernel, nest, ranges)
     width = 1
@@ -226,7 +239,7 @@ def _mapped(
         last = nest.axes[-1]
         inside = {**_bounded(ranges, kernel.body), **_axis_ranges(nest.axes[:-1])}
         params = {p.name: p for p in kernel.params}
-        width = width_of(params, nest.body, last.var, last.extent, inside, machine.vector_bytes)
+        width = width_of(params, nest.body, last.var, last.extent, inside, vector)
     body = nest.body
     axes = nest.axes
     if width > 1:
@@ -307,16 +320,12 @@ def _sequential(stmt: Stmt) -> Stmt:
 # --- a warp or a group per row ----------------------------------------------------------------------------
 
 
-def _per_warp(kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine) -> Kernel:
-    row = Row(kernel, Role.LANE, _bounded(ranges, kernel.body), machine)
+def _per_warp(kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine, vector: int) -> Kernel:
+    row = Row(kernel, Role.LANE, _bounded(ranges, kernel.body), machine.lanes, vector)
     return _spread(kernel, nest.axes, row.body(nest.body), WARPS, WARPS * machine.lanes)
 
 
-def _per_group(kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine, length: int) -> Kernel:
-    group = machine.lanes
-    while group < min(512, machine.max_threads) and group * 4 < length:
-        group *= 2
-    row = Row(kernel, Role.GROUP, _bounded(ranges, kernel.body), machine)
+def _per_group(kernel: Kernel, nest: Nest, row: Row, group: int) -> Kernel:
     body = row.body(nest.body)
     if _ordered(kernel):
         body = with_barriers(body)
@@ -333,7 +342,8 @@ class Row:
     kernel: Kernel
     role: Role
     ranges: Ranges
-    machine: Machine
+    lanes: int
+    vector_bytes: int
 
     def body(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
         """All statements of a row."""
@@ -400,9 +410,8 @@ class Row:
         """Elements per worker and step; only for rows long enough that all workers still have some."""
         params = {p.name: p for p in self.kernel.params}
         inside = {**self.ranges, **_axis_ranges((axis,))}
-        most = self.machine.vector_bytes
-        width = width_of(params, body, axis.var, axis.extent, inside, most)
-        while width > 1 and _number(axis.extent) < width * self.machine.lanes:
+        width = width_of(params, body, axis.var, axis.extent, inside, self.vector_bytes)
+        while width > 1 and _number(axis.extent) < width * self.lanes:
             width //= 2
         return width
 

@@ -29,7 +29,7 @@ from unistack_aot.schedule.tile_constants import packed, packed_param, repacked,
 from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.schedule.transposes import find_turn, turned
 from unistack_aot.targets.cuda.instructions import attention_for, instructions_for
-from unistack_aot.targets.cuda.spills import Way, lighter
+from unistack_aot.targets.cuda.spills import LOOPS, LoopWay, Way, avoided, lighter, loop_way
 from unistack_aot.targets.target import Avoided
 
 Array = NDArray[Any]
@@ -46,7 +46,7 @@ class Legalizer:
     precision: str
     avoid: tuple[Avoided, ...] = ()
     decisions: list[Decision] = field(default_factory=list)
-    decided: dict[Kernel, Kernel] = field(default_factory=dict)
+    decided: dict[tuple[Kernel, LoopWay], Kernel] = field(default_factory=dict)
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Every step of a block."""
@@ -71,55 +71,58 @@ class Legalizer:
 
     def decide(self, kernel: Kernel, launch: Launch) -> list[Launch]:
         """The launches of one nest, realised by a tile instruction or with roles for its loops."""
-        avoided = {a.way: a.because for a in self.avoid if set(launch.origins) <= set(a.origins)}
-        attended = self.attention(kernel, avoided)
+        ways = avoided(self.avoid, launch.origins)
+        attended = self.attention(kernel, ways)
         if not isinstance(attended, No):
             return [closed(attended, launch)]
-        tiled = self.contraction(kernel, avoided)
+        tiled = self.contraction(kernel, ways)
         if isinstance(tiled, No):
             return [self.roles(closed(kernel, launch))]
         first, *rest = (closed(each, launch) for each in tiled)
         return [first, *map(self.roles, rest)]
 
     def instead(
-        self, kernel: Kernel, chosen: str, offered: Sequence[Way], avoided: Mapping[str, str]
+        self, kernel: Kernel, chosen: str, offered: Sequence[Way], ways: Mapping[str, str]
     ) -> None:
         """Record that a choice was made because those before it spilled."""
         names = {way.name for way in offered}
-        reasons = [because for way, because in avoided.items() if way in names]
+        reasons = [because for way, because in ways.items() if way in names]
         if reasons:
             subject = ", ".join(p.name for p in kernel.outputs)
             self.decisions.append(Decision("spill", subject, chosen, "; ".join(reasons)))
 
     def roles(self, launch: Launch) -> Launch:
         """A launch of one nest with roles for its loops; equal kernels are decided once."""
-        if launch.kernel not in self.decided:
+        way = loop_way(self.avoid, launch.origins)
+        known = (launch.kernel, way)
+        if known not in self.decided:
             kernel = widened(launch.kernel)
             turn = find_turn(kernel, self.ranges)
-            if isinstance(turn, No):
-                found, decision = assign_roles(kernel, self.ranges, self.machine)
+            if isinstance(turn, No) or way is not LOOPS[0]:
+                found, decision = assign_roles(kernel, self.ranges, self.machine, way.most)
             else:
                 found, decision = turned(kernel, turn)
             self.decisions.append(decision)
-            self.decided[launch.kernel] = canonical(found)
-        return replace(launch, kernel=self.decided[launch.kernel])
+            self.instead(kernel, way.name, LOOPS, avoided(self.avoid, launch.origins))
+            self.decided[known] = canonical(found)
+        return replace(launch, kernel=self.decided[known])
 
-    def attention(self, kernel: Kernel, avoided: Mapping[str, str]) -> Kernel | No:
+    def attention(self, kernel: Kernel, ways: Mapping[str, str]) -> Kernel | No:
         """An attention over blocks of queries, if some block fits and did not spill."""
         site = find_attention(kernel)
         if isinstance(site, No):
             return site
         blocks = attention_for(site.q.dtype, self.precision, self.machine)
-        fitting = lighter(blocks, avoided)
+        fitting = lighter(blocks, ways)
         chosen = choose_attention(kernel, site, fitting, self.machine, self.ranges)
         if isinstance(chosen, No):
-            self.instead(kernel, "loops over far memory", blocks, avoided)
+            self.instead(kernel, "loops over far memory", blocks, ways)
             return chosen
         self.decisions.append(chosen[1])
-        self.instead(kernel, chosen[1].chosen, blocks, avoided)
+        self.instead(kernel, chosen[1].chosen, blocks, ways)
         return chosen[0]
 
-    def contraction(self, kernel: Kernel, avoided: Mapping[str, str]) -> tuple[Kernel, ...] | No:
+    def contraction(self, kernel: Kernel, ways: Mapping[str, str]) -> tuple[Kernel, ...] | No:
         """A contraction over near tiles, if some tile instruction pays; two kernels if its depth is split."""
         site = find_site(kernel)
         if isinstance(site, No):
@@ -127,13 +130,13 @@ class Legalizer:
         site = hoisted(kernel, oriented(kernel, site, self.ranges), self.ranges)
         operands = (site.a.load.dtype, site.b.load.dtype)
         tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
-        chosen = choose_tile(kernel, site, lighter(tiles, avoided), self.machine, self.ranges)
+        chosen = choose_tile(kernel, site, lighter(tiles, ways), self.machine, self.ranges)
         if isinstance(chosen, No):
-            self.instead(kernel, "loops over far memory", tiles, avoided)
+            self.instead(kernel, "loops over far memory", tiles, ways)
             return chosen
         tile, parts, decision = chosen
         self.decisions.append(decision)
-        self.instead(kernel, decision.chosen, tiles, avoided)
+        self.instead(kernel, decision.chosen, tiles, ways)
         tail = widened(kernel.with_body(site.tail)).body
         kernel, site = self.packed(kernel, replace(site, tail=tail), tile)
         if parts == 1:

@@ -16,6 +16,7 @@ from unistack_aot.mcir.nodes import Access, Attend, Contract, Kernel, Loop, Role
 from unistack_aot.mcir.transform import walk
 from unistack_aot.targets.cuda.dialect import NARROW, WIDE
 from unistack_aot.targets.cuda.printer import DevicePrinter, grid_loops
+from unistack_aot.targets.cuda.spills import LOOPS, LoopWay
 
 KINDS: dict[Access, manifest.ParamKind] = {
     Access.IN: "in",
@@ -36,13 +37,20 @@ class KernelText:
 
 
 def kernel_text(
-    symbol: str, kernel: Kernel, ranges: Ranges, origins: tuple[str, ...]
+    symbol: str,
+    kernel: Kernel,
+    ranges: Ranges,
+    origins: tuple[str, ...],
+    loops: LoopWay = LOOPS[0],
 ) -> KernelText:
     """Print one kernel; `origins` of its launches are quoted in a comment."""
     narrow = offsets_fit(kernel, ranges)
     target = DevicePrinter(NARROW if narrow else WIDE, kernel)
     writer = KernelWriter(kernel, target, ranges)
     body = writer.body(kernel.body)
+    way = way_of(kernel) or loops.name
+    if way == loops.name and loops.rolled:
+        body = _rolled(body)
     shared = target.shared_bytes
     if target.scratch:
         shared = scratch_bytes(target)
@@ -66,7 +74,7 @@ def kernel_text(
         origins=origins,
         far_bytes=text(far_bytes(kernel)),
     )
-    return KernelText(render(nodes), target.monoids, described, way_of(kernel))
+    return KernelText(render(nodes), target.monoids, described, way)
 
 
 def way_of(kernel: Kernel) -> str:
@@ -80,6 +88,18 @@ def way_of(kernel: Kernel) -> str:
             case _:
                 pass
     return ""
+
+
+def _rolled(nodes: tuple[CNode, ...]) -> tuple[CNode, ...]:
+    """The nodes with every loop kept as a loop."""
+    result: list[CNode] = []
+    for node in nodes:
+        if isinstance(node, Block):
+            if node.head.startswith("for (") and not (result and isinstance(result[-1], Directive)):
+                result.append(Directive("UA_UNROLL_NOT"))
+            node = Block(node.head, _rolled(node.body), node.tail)
+        result.append(node)
+    return tuple(result)
 
 
 def prototype(symbol: str, kernel: Kernel, target: DevicePrinter) -> str:

@@ -6,18 +6,38 @@ Not here: what ptxas reports (build.py), the choice itself (legalize.py).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from unistack_aot.artifact import manifest
 from unistack_aot.base.errors import ToolFailed
 from unistack_aot.schedule.attention_blocks import AttentionBlock
+from unistack_aot.schedule.many_narrow import Most
 from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.targets.cuda.build import Resources
 from unistack_aot.targets.target import Avoided, BuiltBadly, Source
 
 HINT = "declare narrower ranges of dimensions, or choose another precision, so that other tiles fit"
 
-Way = TypeVar("Way", TileInstruction, AttentionBlock)
+
+@dataclass(frozen=True, slots=True)
+class LoopWay:
+    """How a kernel of plain loops is realised; `rolled`: the compiler may not unroll its loops."""
+
+    name: str
+    most: Most
+    rolled: bool
+    held: int
+
+
+LOOPS = (
+    LoopWay("loops.16", Most(), False, 4),
+    LoopWay("loops.8", Most(8), False, 3),
+    LoopWay("loops.1", Most(1, 256), False, 2),
+    LoopWay("loops.rolled", Most(1, 256), True, 1),
+)
+"""From the fastest to the one with least in registers: narrower accesses, smaller groups, loops one step at a time."""
+Way = TypeVar("Way", TileInstruction, AttentionBlock, LoopWay)
 
 
 def refuse_spills(source: Source, found: Mapping[str, Resources]) -> None:
@@ -27,7 +47,8 @@ def refuse_spills(source: Source, found: Mapping[str, Resources]) -> None:
         return
     what = "; ".join(f"kernel {k.symbol} spills {_size(k, found)}" for k in spilling)
     at = ", ".join(dict.fromkeys(name for kernel in spilling for name in kernel.origins))
-    if any(kernel.symbol not in source.ways for kernel in spilling):
+    last = LOOPS[-1].name
+    if any(source.ways.get(kernel.symbol, last) == last for kernel in spilling):
         raise ToolFailed(what, at, HINT)
     avoid = tuple(
         Avoided(
@@ -48,3 +69,13 @@ def lighter(offered: Sequence[Way], avoided: Collection[str]) -> tuple[Way, ...]
     """Those offered that hold less in a worker's registers than every one of them whose name is avoided."""
     held = [way.held for way in offered if way.name in avoided]
     return tuple(way for way in offered if not held or way.held < min(held))
+
+
+def avoided(avoid: Sequence[Avoided], origins: Collection[str]) -> dict[str, str]:
+    """What launches of these nodes must not be realised by, and why."""
+    return {a.way: a.because for a in avoid if set(origins) <= set(a.origins)}
+
+
+def loop_way(avoid: Sequence[Avoided], origins: Collection[str]) -> LoopWay:
+    """The fastest realisation of plain loops that did not spill; the last one is never avoided."""
+    return lighter(LOOPS, avoided(avoid, origins))[0]

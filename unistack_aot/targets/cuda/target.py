@@ -15,18 +15,16 @@ from unistack_aot.schedule.prepare import prepare
 from unistack_aot.targets.cuda.build import (
     GENERATIONS,
     INCLUDE,
-    cubin_job,
+    build_cubin,
     nvcc,
     resources,
     scratch_folder,
-    settled,
 )
 from unistack_aot.targets.cuda.legalize import legalize
 from unistack_aot.targets.cuda.sass import listings
 from unistack_aot.targets.cuda.source import kernel_text, unit
-from unistack_aot.targets.cuda.spills import refuse_spills
+from unistack_aot.targets.cuda.spills import loop_way, refuse_spills
 from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
-from unistack_aot.targets.toolchain import run_job
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +73,27 @@ class DeviceTarget:
             known = origins.get(launch.kernel, ())
             origins[launch.kernel] = tuple(dict.fromkeys((*known, *launch.origins)))
         texts = tuple(
-            kernel_text(f"k{number}", kernel, request.ranges, origins[kernel])
+            kernel_text(
+                f"k{number}",
+                kernel,
+                request.ranges,
+                origins[kernel],
+                loop_way(request.avoid, origins[kernel]),
+            )
             for number, kernel in enumerate(exported.kernels)
         )
         files = (("kernels.cu", unit(texts)),)
         kernels = tuple(each.described for each in texts)
-        ways = {each.described.symbol: each.way for each in texts if each.way}
+        ways = {each.described.symbol: each.way for each in texts}
         return Source(files, kernels, exported.buffers, exported.steps, (request.level,), ways)
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:
         """Run the tool chain on the one unit; an error if a kernel spills registers."""
-        emulated = self.name == "emulator"
-        done = _emulated(source, request.level) if emulated else _cubin(source, request.level)
-        progress(request.name, 1, 1)
-        return done
+        if self.name == "emulator":
+            done = _emulated(source, request.level)
+            progress(request.name, 1, 1)
+            return done
+        return _cubin(source, request, progress)
 
     def listings(self, source: Source, code: bytes, level: str, intermediate: bool) -> Listings:
         """SASS of each kernel with its source lines, and PTX if asked for; nothing for an image of the emulator."""
@@ -97,11 +102,11 @@ class DeviceTarget:
         return listings(source, code, level, intermediate)
 
 
-def _cubin(source: Source, level: str) -> bytes:
+def _cubin(source: Source, request: Request, progress: Progress) -> bytes:
     ((_, text),) = source.files
-    built = run_job(cubin_job(level, text))
+    built = build_cubin(request.level, text, lambda count, of: progress(request.name, count, of))
     refuse_spills(source, resources(built.log))
-    return settled(built.data)
+    return built.data
 
 
 def _emulated(source: Source, level: str) -> bytes:

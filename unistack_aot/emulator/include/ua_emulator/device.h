@@ -26,6 +26,7 @@
 // loops that need it on a processor too.
 #define UA_UNROLL
 #define UA_UNROLL_SOME
+#define UA_UNROLL_NOT
 #if defined(__clang__)
 #define UA_UNROLL_HOST _Pragma("unroll")
 #else

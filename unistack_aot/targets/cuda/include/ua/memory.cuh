@@ -1,7 +1,8 @@
-// Wide accesses to device and shared memory.
+// Wide accesses to memory.
 //
 // load<N>(p), store(p, v)   N consecutive elements; p aligned to sizeof(T) * N, or to 16 when that is more. Up to 16 bytes go in
-//                           one access, more in several of 16.
+//                           one access, more in several of 16. store: device memory only
+// store_shared(p, v)        the same into shared memory
 // load_streaming<N>(p)      the same for data that will not be read again: evict-first hint, device memory only
 // store_streaming(p, v)     the same for data that nobody reads soon
 #pragma once
@@ -42,7 +43,7 @@ struct Word<16> {
 #endif
 };
 
-enum class Hint { none, streaming };
+enum class Hint { none, streaming, shared };
 
 #if UA_EMULATED && defined(UA_EMULATOR_CHECKED)
 // Out of line and not instrumented: the access is reported once, at its full width, with the caller's address as its site.
@@ -78,8 +79,16 @@ UA_DEVICE void write_word(void* to, const void* from) {
 #else
     W word;
     memcpy(&word, from, BYTES);
-    if (HINT == Hint::streaming)
+    if constexpr (HINT == Hint::streaming)
         __stcs(static_cast<W*>(to), word);
+    else if constexpr (HINT == Hint::none && BYTES == 16)
+        // As an instruction: the compiler takes a struct's members apart and does not always put them together again.
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)), "r"(word.x),
+                     "r"(word.y), "r"(word.z), "r"(word.w)
+                     : "memory");
+    else if constexpr (HINT == Hint::none && BYTES == 8)
+        asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)), "r"(word.x), "r"(word.y)
+                     : "memory");
     else
         *static_cast<W*>(to) = word;
 #endif
@@ -120,6 +129,10 @@ UA_DEVICE Vector<T, N> load_streaming(const T* source) {
 template <class T, int N>
 UA_DEVICE void store(T* target, const Vector<T, N>& value) {
     detail::write<detail::Hint::none>(target, value);
+}
+template <class T, int N>
+UA_DEVICE void store_shared(T* target, const Vector<T, N>& value) {
+    detail::write<detail::Hint::shared>(target, value);
 }
 template <class T, int N>
 UA_DEVICE void store_streaming(T* target, const Vector<T, N>& value) {

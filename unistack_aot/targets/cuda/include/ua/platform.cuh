@@ -4,6 +4,7 @@
 // UA_DEVICE            qualifiers of a helper
 // UA_UNROLL            before a loop: unroll it fully
 // UA_UNROLL_SOME       before a loop over k: unroll four turns, so that long loops do not outgrow the instruction cache
+// UA_UNROLL_NOT        before a loop: do not unroll it
 // UA_DYNAMIC_SHARED(p) declares p, an unsigned char* to the kernel's shared memory, 128-byte aligned
 // UA_KERNEL(k)         after the definition of a kernel k: makes it known to the emulator, nothing under nvcc
 // UA_SM                compute capability x 10 of the code being compiled, 0 in nvcc's host pass
@@ -16,6 +17,7 @@
 #define UA_EMULATED 0
 #define UA_UNROLL _Pragma("unroll")
 #define UA_UNROLL_SOME _Pragma("unroll 4")
+#define UA_UNROLL_NOT _Pragma("unroll 1")
 #define UA_KERNEL(kernel)
 #define UA_DYNAMIC_SHARED(name)                                             \
     extern __shared__ __align__(128) unsigned char ua_dynamic_shared_arena[]; \

@@ -48,7 +48,8 @@ template <class Tile, int THREADS, class Offset>
 UA_DEVICE void gather_tile_async(typename Tile::Element* tile, const typename Tile::Element* global, int thread, Offset offset) {
     static_assert(sizeof(typename Tile::Element) == 4, "cp.async moves 4 bytes at least");
     constexpr int total = Tile::rows * Tile::cols, turns = (total + THREADS - 1) / THREADS;
-    UA_UNROLL
+    // Not all turns at once: what an address is computed from would fill the registers.
+    UA_UNROLL_SOME
     for (int turn = 0; turn < turns; turn++) {
         const int index = turn * THREADS + thread;
         if (total % THREADS != 0 && index >= total) break;

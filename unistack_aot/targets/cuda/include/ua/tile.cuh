@@ -51,7 +51,7 @@ struct SharedTile {
 template <class Tile, int THREADS, class Visit>
 UA_DEVICE void for_each_chunk(int thread, Visit visit) {
     constexpr int total = Tile::rows * Tile::chunks, turns = (total + THREADS - 1) / THREADS;
-    UA_UNROLL
+    UA_UNROLL_NOT  // `visit` holds the elements of a whole chunk
     for (int turn = 0; turn < turns; turn++) {
         const int index = turn * THREADS + thread;
         if (total % THREADS != 0 && index >= total) break;
@@ -109,7 +109,7 @@ UA_DEVICE void fill_tile(typename Tile::Element* tile, int thread, Element eleme
         Vector<typename Tile::Element, Tile::chunk> values;
         UA_UNROLL
         for (int i = 0; i < Tile::chunk; i++) values[i] = element(row, col + i);
-        store(tile + offset, values);
+        store_shared(tile + offset, values);
     });
 }
 

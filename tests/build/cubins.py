@@ -1,0 +1,90 @@
+"""Catalogue models as cubins for the tests: built by nvcc, held against what their schedules claim.
+
+Not here: any test.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+
+from models.catalogue import entry
+from unistack_aot.aicf.graph import Graph
+from unistack_aot.base.dtypes import f32
+from unistack_aot.lower.driver import lower_graph
+from unistack_aot.onnx_in import import_model
+from unistack_aot.pipeline import signature_keys
+from unistack_aot.rules import apply_rules
+from unistack_aot.targets.cuda.build import build_cubin, resources
+from unistack_aot.targets.cuda.instructions import ATTENTION, INSTRUCTIONS
+from unistack_aot.targets.cuda.sass import read_back
+from unistack_aot.targets.cuda.target import CUDA
+from unistack_aot.targets.target import Request, Source
+
+_KERNEL = re.compile(
+    r'^extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(.*?^UA_KERNEL', re.S | re.M
+)
+
+
+@cache
+def _imported(model: str) -> tuple[Graph, object, dict[str, tuple[int, int | None]]]:
+    imported = import_model(entry(model).load())
+    graph, _ = apply_rules(imported.graph, imported.origins)
+    return graph, imported.origins, dict(imported.ranges)
+
+
+def source(model: str, level: str, precision: str) -> Source:
+    """The CUDA text of a catalogue model."""
+    graph, origins, ranges = _imported(model)
+    program, constants = lower_graph(graph, origins)  # type: ignore[arg-type]
+    request = Request(f"cuda:{level}", level, precision, ranges)
+    scheduled = CUDA.schedule(program, constants, request)
+    keys = signature_keys(graph, scheduled.program)
+    return CUDA.emit(scheduled.program, request, keys, {name: k for k, name in enumerate(ranges)})
+
+
+def faults(model: str, level: str, precision: str = "f32") -> list[str]:
+    """What is wrong with a model's machine code: spilled registers, kernels or instructions that are missing."""
+    found = source(model, level, precision)
+    ((_, text),) = found.files
+    built = build_cubin(level, text)
+    used = resources(built.log)
+    wrong = [f"{name} spills {each.spilled} bytes" for name, each in used.items() if each.spilled]
+    if set(used) != {kernel.symbol for kernel in found.kernels}:
+        wrong.append(f"kernels {sorted(used)}")
+    code = {each.symbol: each.sass for each in read_back(built.data)}
+    for symbol, body in kernel_bodies(text):
+        for pattern, wanted in claims(body, found.ways.get(symbol, ""), level):
+            if bool(re.search(pattern, code[symbol])) != wanted:
+                wrong.append(f"{symbol} ({found.ways.get(symbol)}): {pattern} is {not wanted}")
+    return wrong
+
+
+def kernel_bodies(text: str) -> Iterator[tuple[str, str]]:
+    """Symbol and text of each kernel of a translation unit."""
+    for each in _KERNEL.finditer(text):
+        yield each[1], each[0]
+
+
+def claims(body: str, way: str, level: str) -> Iterator[tuple[str, bool]]:
+    """Patterns of instructions, and whether the kernel must hold them, from its text and its tile instruction."""
+    matrix = way in INSTRUCTIONS and INSTRUCTIONS[way].engine == "mma"
+    matrix |= way in ATTENTION and ATTENTION[way].kind != "fma"
+    yield r"\bHMMA\b", matrix
+    if way in INSTRUCTIONS:
+        tile = INSTRUCTIONS[way]
+        if matrix and tile.element is not f32:
+            yield r"\bLDSM\b", True
+        if tile.name.startswith("fma.f32"):
+            yield r"\bFFMA2?\b", True
+    if level != "sm_75" and re.search(r"\b(copy_tile|gather_\w+)_async", body):
+        yield r"\bLDGSTS\b", True
+    if (
+        re.search(r"ua::load<4>\(&x|ua::load<8>\(&x", body)
+        and "float" in body
+        and way.startswith("loops")
+    ):
+        yield r"\bLDG\.E\.(\w+\.)*(128|64)\b", True
+    if re.search(r"ua::Vector<float, 4> out\d+;", body):
+        yield r"\bSTG\.E\.(\w+\.)*128\b", True

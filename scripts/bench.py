@@ -87,6 +87,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--packages", type=Path, help="folder to keep packages in, and take them from"
     )
+    parser.add_argument(
+        "--target", nargs="+", default=("cpu",), metavar="TARGET", help="what to build: cpu:x86-64-v3"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     return parser
 
@@ -121,7 +124,7 @@ def _ours(name: str, model: onnx.ModelProto, options: argparse.Namespace) -> Sys
     package = folder / f"{name}.pkg"
     if not package.exists():
         start = time.perf_counter()
-        ua.compile_model(model, package, targets=("cpu",), golden=False)
+        ua.compile_model(model, package, targets=tuple(options.target), golden=False)
         print(f"  compiled in {time.perf_counter() - start:.0f} s")
     session = ua.load(package, device="cpu", threads=options.threads)
     return System("unistack_aot", session.run)

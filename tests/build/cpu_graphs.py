@@ -14,6 +14,7 @@ from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Input, Op
 from unistack_aot.aicf.types import TensorType
+from unistack_aot.artifact.manifest import Variant
 from unistack_aot.base.options import Options
 from unistack_aot.base.symbolic import symbols
 from unistack_aot.onnx_in.importer import Imported, Report
@@ -21,9 +22,11 @@ from unistack_aot.ops.core import item
 from unistack_aot.ops.op import Sample, TensorOp
 from unistack_aot.ops.samples import as_sample, parse_type, sample_arrays
 from unistack_aot.pipeline import Clock, Hooks, compile_imported, requested
+from unistack_aot.runtime.processor import this_processor
 from unistack_aot.runtime.session import load
 
 Array = np.ndarray[Any, Any]
+LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")
 FAMILIES = sorted({cls.family for cls in Op.registry.values() if issubclass(cls, TensorOp)})
 
 
@@ -74,25 +77,35 @@ def sample_graph(family: str) -> SampleGraph:
     return SampleGraph(graph, feeds, dims, expected)
 
 
+def levels_here() -> tuple[str, ...]:
+    """The instruction-set levels whose code this processor runs."""
+    processor = this_processor()
+    return tuple(n for n in LEVELS if not processor.lacks(Variant(f"cpu:{n}", "", (), (), ())))
+
+
 def run_on_cpu(
     graph: Graph,
     feeds: Mapping[str, Array],
     folder: Path,
     ranges: Mapping[str, tuple[int, int | None]] | None = None,
+    target: str = "cpu",
 ) -> dict[str, Array]:
     """Compile a graph for this machine's CPU and run it with poisoned memory."""
-    package = compile_graph(graph, folder / "graph.pkg", ranges)
+    package = compile_graph(graph, folder / "graph.pkg", ranges, target)
     return load(package, "cpu", threads=2, poison=True).run(feeds)
 
 
 def compile_graph(
-    graph: Graph, package: Path, ranges: Mapping[str, tuple[int, int | None]] | None = None
+    graph: Graph,
+    package: Path,
+    ranges: Mapping[str, tuple[int, int | None]] | None = None,
+    target: str = "cpu",
 ) -> Path:
-    """Compile a graph for this machine's CPU; symbols without a range are at least 1."""
+    """Compile a graph for a CPU; symbols without a range are at least 1."""
     names = {n for node in graph.inputs for d in node.tensor.shape for n in symbols(d)}
     bounds = {name: (ranges or {}).get(name, (1, None)) for name in sorted(names)}
     report = Report(0, 0, 0, {name: name for name in bounds}, (), ())
     imported = Imported(graph, Origins(), {"": 20}, graph.name, bounds, report)
-    options = Options(targets=("cpu",), dims=(), precision="f32", override=None)
+    options = Options(targets=(target,), dims=(), precision="f32", override=None)
     compile_imported(imported, package, options, requested(options), Hooks(), Clock())
     return package

@@ -17,7 +17,7 @@ from unistack_aot.cli.main import VERBS, main
 
 RANDOM = np.random.default_rng(0)
 WEIGHT = RANDOM.standard_normal((24, 16)).astype(np.float32)
-DIM = ["--dim", "batch=1..8", "--target", "cpu"]
+DIM = ["--dim", "batch=1..8", "--target", "cpu:x86-64-v3"]
 STAGES = {
     "00-model.txt",
     "01-imported.aicf",

@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.build.cpu_graphs import levels_here
 from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.mcir.winograd import recovered, transformed
 from unistack_aot.pipeline import compile_model
@@ -51,7 +52,10 @@ class Forms:
         return name
 
     def check(self, folder: Path, tolerance: float = 2e-6) -> None:
-        """Compile, run with two threads and compare with onnxruntime, relative to each output's largest element."""
+        """Compile for every level of this machine, run with two threads, compare with onnxruntime.
+
+        Errors are relative to each output's largest element.
+        """
         ins = [helper.make_tensor_value_info(n, F32, a.shape) for n, a in self.inputs.items()]
         graph = helper.make_graph(self.nodes, "forms", ins, self.outputs, self.weights)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
@@ -59,12 +63,13 @@ class Forms:
         options.intra_op_num_threads = 1
         reference = onnxruntime.InferenceSession(model.SerializeToString(), options)
         wanted = reference.run(None, self.inputs)
-        compile_model(model, folder / "forms.pkg", targets=("cpu",))
-        found = load(folder / "forms.pkg", device="cpu", threads=2).run(self.inputs)
-        for (name, got), want in zip(found.items(), wanted, strict=True):
-            assert got.shape == want.shape, name
-            error = np.max(np.abs(got - want)) / np.max(np.abs(want))
-            assert error < tolerance, (name, error)
+        for level in levels_here():
+            compile_model(model, folder / "forms.pkg", targets=(f"cpu:{level}",))
+            found = load(folder / "forms.pkg", device="cpu", threads=2).run(self.inputs)
+            for (name, got), want in zip(found.items(), wanted, strict=True):
+                assert got.shape == want.shape, name
+                error = np.max(np.abs(got - want)) / np.max(np.abs(want))
+                assert error < tolerance, (level, name, error)
 
 
 def test_windows(tmp_path: Path) -> None:

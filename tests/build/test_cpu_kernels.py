@@ -10,7 +10,7 @@ import onnx
 import pytest
 from onnx import helper, numpy_helper
 
-from tests.build.cpu_graphs import FAMILIES, run_on_cpu, sample_graph
+from tests.build.cpu_graphs import FAMILIES, LEVELS, levels_here, run_on_cpu, sample_graph
 from tests.ops.single_node import expected
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.node import Node
@@ -35,9 +35,14 @@ QUICK = ("core", "gather", "order", "reindex")
 @pytest.mark.parametrize(
     "family", [f if f in QUICK else pytest.param(f, marks=pytest.mark.slow) for f in FAMILIES]
 )
-def test_samples(family: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "level", [n if n == "x86-64-v3" else pytest.param(n, marks=pytest.mark.slow) for n in LEVELS]
+)
+def test_samples(level: str, family: str, tmp_path: Path) -> None:
+    if level not in levels_here():
+        pytest.skip(f"this processor does not run {level}")
     given = sample_graph(family)
-    found = run_on_cpu(given.graph, given.feeds, tmp_path)
+    found = run_on_cpu(given.graph, given.feeds, tmp_path, target=f"cpu:{level}")
     wrong = {n: difference(found[n], want) for n, want in given.expected.items()}
     assert not any(wrong.values()), {n: reason for n, reason in wrong.items() if reason}
 
@@ -79,7 +84,7 @@ def check_model(
         helper.make_model(graph, opset_imports=opsets, ir_version=8)
     )
     package = folder / "edge.pkg"
-    compile_model(model, package, targets=("cpu",), dims=dims)
+    compile_model(model, package, targets=(f"cpu:{levels_here()[-1]}",), dims=dims)
     feeds = {name: array for name, (array, _) in inputs.items()}
     found = load(package, "cpu", threads=2, poison=True).run(feeds)
     for name, want in zip(outputs, expected(model, feeds), strict=True):

@@ -39,6 +39,6 @@ def test_an_installed_copy_compiles_and_checks(tmp_path: Path) -> None:
     recipe = (ROOT / "scripts" / "models.py", "build", "resnet_small", "-o", model)
     _run(ROOT, sys.executable, *recipe)
     command = programs / "unistack-aot"
-    assert "checked" in _run(tmp_path, command, model, "-o", package, "--target", "cpu")
+    assert "checked" in _run(tmp_path, command, model, "-o", package, "--target", "cpu:x86-64-v3")
     assert "good" in _run(tmp_path, command, "check", model, package)
     assert "good" in _run(tmp_path, command, "run", package, "--device", "cpu", "--selftest")

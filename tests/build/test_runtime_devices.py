@@ -32,6 +32,7 @@ V2 = frozenset(
     ["cx8", "cmov", "fxsr", "sse2", "cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]
 )
 V3 = V2 | frozenset(["abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"])
+V4 = V3 | frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"])
 
 
 def variant(target: str, *needs: str) -> m.Variant:
@@ -51,15 +52,17 @@ LEVELS = (
 @pytest.mark.parametrize(
     ("processor", "target"),
     [
+        (Processor("x86_64", V4), "cpu:x86-64-v4"),
         (Processor("x86_64", V3), "cpu:x86-64-v3"),
         (Processor("x86_64", V2), "cpu:x86-64-v2"),
         (Processor("aarch64", frozenset({"asimd"})), "cpu:aarch64"),
     ],
 )
 def test_the_best_level_that_runs(processor: Processor, target: str) -> None:
-    found, _ = best_variant(LEVELS, processor)
-    assert found is not None
-    assert found.target == target
+    for order in (LEVELS, LEVELS[::-1]):
+        found, _ = best_variant(order, processor)
+        assert found is not None
+        assert found.target == target
 
 
 def test_reasons_why_not() -> None:

@@ -13,6 +13,7 @@ import pytest
 import unistack_aot as ua
 from models.catalogue import CATALOGUE, entry
 from models.judged import ranges
+from tests.build.cpu_graphs import levels_here
 from unistack_aot import pipeline
 from unistack_aot.check import Verdict
 from unistack_aot.ir.scalar import literal
@@ -25,11 +26,11 @@ OTHERS = tuple(e.name for e in CATALOGUE if e.kind == "small" and e.name not in 
 
 
 def compiled(name: str, folder: Path) -> tuple[Path, Path]:
-    """The model's file and its package for this machine."""
+    """The model's file and its package for the best level of this machine."""
     model, package = folder / f"{name}.onnx", folder / f"{name}.pkg"
     proto = entry(name).load()
     onnx.save(proto, str(model))
-    ua.compile_model(model, package, targets=("cpu",), dims=ranges(entry(name), proto))
+    ua.compile_model(model, package, targets=(f"cpu:{levels_here()[-1]}",), dims=ranges(entry(name), proto))
     return model, package
 
 
@@ -98,7 +99,7 @@ def test_a_miscompiled_operator_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     opset = [onnx.helper.make_opsetid("", 17)]
     model = onnx.helper.make_model(graph, opset_imports=opset, ir_version=9)
     package = tmp_path / "m.pkg"
-    ua.compile_model(model, package, targets=("cpu",))
+    ua.compile_model(model, package, targets=(f"cpu:{levels_here()[-1]}",))
     verdict = ua.check(model, package)
     assert not verdict
     assert verdict.culprit is not None

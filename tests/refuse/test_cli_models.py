@@ -37,7 +37,7 @@ def refusal(
     if model is not None:
         file.write_bytes(model)
     before = sorted(path.name for path in folder.iterdir())
-    assert main([str(file), "-o", str(folder / "m.pkg"), "--target", "cpu", *extra]) == 2
+    assert main([str(file), "-o", str(folder / "m.pkg"), "--target", "cpu:x86-64-v3", *extra]) == 2
     assert sorted(path.name for path in folder.iterdir()) == before
     said = capsys.readouterr()
     assert said.out == "" and "Traceback" not in said.err

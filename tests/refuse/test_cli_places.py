@@ -105,7 +105,7 @@ def test_compiler_fails(refused: Refused, tmp_path_factory: pytest.TempPathFacto
 
 
 def test_no_folder_for_the_package(model: Path, refused: Refused) -> None:
-    said = refused("-o", str(model.parent / "gone" / "m.pkg"), "--target", "cpu")
+    said = refused("-o", str(model.parent / "gone" / "m.pkg"), "--target", "cpu:x86-64-v3")
     assert said == (
         "error: the folder DIR/gone does not exist\n  at: DIR/gone/m.pkg\n"
         "  do: create it first; nothing was compiled\nnothing was written\n"
@@ -113,7 +113,7 @@ def test_no_folder_for_the_package(model: Path, refused: Refused) -> None:
 
 
 def test_a_folder_instead_of_a_file(model: Path, refused: Refused) -> None:
-    assert refused("-o", str(model.parent), "--target", "cpu") == (
+    assert refused("-o", str(model.parent), "--target", "cpu:x86-64-v3") == (
         "error: DIR is a folder\n  do: give the name of the package file to write\n"
         "nothing was written\n"
     )

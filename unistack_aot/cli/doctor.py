@@ -17,7 +17,7 @@ from unistack_aot.cli.face import Face, plural
 from unistack_aot.cli.targets import missing_tool
 from unistack_aot.onnx_in import Gap, coverage
 from unistack_aot.runtime.processor import this_processor
-from unistack_aot.targets.cpu.build import LEVELS, compiler
+from unistack_aot.targets.cpu.build import LEVELS, compiler, shipped
 from unistack_aot.targets.cuda.build import nvcc
 from unistack_aot.targets.registry import TARGETS
 from unistack_aot.targets.toolchain import Tool
@@ -84,7 +84,7 @@ def _machine(face: Face) -> bool:
 def _tool(name: str) -> Tool:
     if name == "cuda":
         return nvcc()
-    return compiler(LEVELS["aarch64" if platform.machine() == "aarch64" else "x86-64-v3"])
+    return compiler(LEVELS[shipped()[-1]])
 
 
 def _telling(tool: Tool) -> int:

@@ -52,16 +52,22 @@ def this_processor() -> Processor:
 def best_variant(
     variants: Sequence[Variant], processor: Processor
 ) -> tuple[Variant | None, tuple[str, ...]]:
-    """The first CPU variant (packages list the best first) that runs, and why others do not."""
+    """The CPU variant of the highest level that runs (of several the most demanding), and why better ones do not."""
     reasons: list[str] = []
-    for variant in variants:
-        if not variant.target.startswith("cpu:"):
-            continue
+    levels = list(_LEVELS)
+    mine = [v for v in variants if v.target.startswith("cpu:")]
+    for variant in sorted(mine, key=lambda v: (-_rank(v, levels), -len(v.needs))):
         reason = processor.lacks(variant)
         if reason is None:
             return variant, tuple(reasons)
         reasons.append(reason)
     return None, tuple(reasons)
+
+
+def _rank(variant: Variant, levels: Sequence[str]) -> int:
+    """The place of a variant's level among those that build on each other; 0 for any other."""
+    level = variant.target.partition(":")[2]
+    return levels.index(level) if level in levels else 0
 
 
 def default_threads() -> int:

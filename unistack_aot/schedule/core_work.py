@@ -37,8 +37,8 @@ from unistack_aot.mcir.nodes import (
     When,
 )
 from unistack_aot.mcir.transform import scalars, substitute_vars
+from unistack_aot.schedule.panels import PANEL, register_tile
 
-PANEL = 16  # columns of a packed panel, on every level
 FOLD_LANES = 16  # partial states of a vector fold
 SAMPLES = 64  # values of a loop variable tried for an extent that depends on it
 # Instructions a core looks ahead, in which independent folds overlap: assumed for a current core, not probed.
@@ -120,7 +120,7 @@ class Core:
         self.element = element.value
         near = machine.bandwidth("l2", 1)
         self.l2, self.l1_capacity = near.value, machine.capacity("l1").value
-        self.registers = machine.registers
+        self.tile_shape = register_tile(machine)
         self.ranges: dict[str, tuple[int | None, int | None]] = {}
         self.pending: dict[str, Contract] = {}
         self.work.entries.update(
@@ -427,14 +427,13 @@ class Core:
         from the second cache, as the block of the right operand fills the first one.
         """
         vectors = PANEL * 4 / self.lane_bytes
-        most = max(1, int((self.registers - vectors - 1) // vectors))
-        wide = 1.0
+        most, beside, wide = self.tile_shape.rows, self.tile_shape.panels, 1.0
         if rows <= 2:
             most, wide = ceil(rows), max(2.0, 8 / vectors) / ceil(rows)
         count = ceil(rows / most)
         held = rows / count
         work = held * PANEL * 2 / self.flops
-        loads = (vectors + held) * self.lane_bytes / self.l1
+        loads = (vectors + held / beside) * self.lane_bytes / self.l1
         chain = self.latency / wide
         found = {"multiply-add": work, "l1": loads, "chain": chain}
         slowest = max(found, key=lambda name: found[name])

@@ -14,10 +14,9 @@ from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.schedule.contraction import Site, product
 from unistack_aot.schedule.decision import Decision
-from unistack_aot.schedule.panels import PANEL, Blocks, Depth
+from unistack_aot.schedule.panels import PANEL, Blocks, Depth, RegisterTile, register_tile
 
 F32 = 4
-TILE_ROWS = 6  # rows of the register tile on most levels
 OPEN_EXTENT = 256  # rows assumed for an extent without a bound
 MOST_ROWS = 512  # kMaxRowBlock of ua/contract.h
 SCATTERED_ROWS = 192  # beyond this a convolution's rows no longer gain from a larger block
@@ -73,17 +72,18 @@ def extents_of(site: Site, depth: Depth, ranges: Ranges) -> Extents:
 def choose_blocks(e: Extents, machine: Machine, subject: str) -> tuple[Blocks, Decision]:
     """Enough tasks to share, a block of the packed operand in L1, one of the left operand in L2."""
     near, mid = (int(machine.capacity(level).value) for level in ("l1", "l2"))
-    depth_block = _depth_block(e, near)
-    row_block = _row_block(e, depth_block or e.depth, mid)
+    tile = register_tile(machine)
+    depth_block = _depth_block(e, near // tile.panels)
+    row_block = _row_block(e, depth_block or e.depth, mid, tile)
     together = row_block * PANEL * F32 * e.panels <= mid // 2
     panel_group = e.panels if together else min(FEW_PANELS, e.panels)
-    by_rows, tasks = _tasks(e, machine.parallel_units)
+    by_rows, tasks = _tasks(e, machine.parallel_units, tile)
     task_rows = ceil(e.rows / tasks) if by_rows else 0
     task_panels = e.panels if by_rows else ceil(e.panels / tasks)
     blocks = Blocks(task_rows, task_panels, row_block, panel_group, depth_block)
     chosen = (
         f"{tasks} tasks of {'rows' if by_rows else 'panels'}, {row_block} rows x {panel_group} panels "
-        f"x {depth_block or e.depth} deep"
+        f"x {depth_block or e.depth} deep, tiles of {tile.rows} x {tile.panels * PANEL}"
     )
     because = f"{e.rows} rows, {e.cols} columns, depth {e.depth}; L1 {near} B, L2 {mid} B"
     return blocks, Decision("blocks", subject, chosen, f"{because} ({machine.id})")
@@ -101,20 +101,20 @@ def _depth_block(e: Extents, near: int) -> int:
     return 0 if count <= 1 else ceil(e.depth / unit / count) * unit
 
 
-def _row_block(e: Extents, depth: int, mid: int) -> int:
+def _row_block(e: Extents, depth: int, mid: int, tile: RegisterTile) -> int:
     """Rows whose elements of one depth block fill a quarter of L2, beside the partial sums."""
-    most = max(TILE_ROWS, mid // 4 // (F32 * max(1, depth // e.taps)))
+    most = max(tile.rows, mid // 4 // (F32 * max(1, depth // e.taps)))
     if e.scattered:
         most = min(most, SCATTERED_ROWS // min(e.step, 2))
     return max(1, min(e.rows, most, MOST_ROWS))
 
 
-def _tasks(e: Extents, units: int) -> tuple[bool, int]:
+def _tasks(e: Extents, units: int, tile: RegisterTile) -> tuple[bool, int]:
     """Whether rows are split (else panels), and into how many tasks per batch element."""
     wanted = max(1, ceil(units / max(1, e.batch)))
     inputs = e.rows * e.step**2 * e.depth // e.taps if e.windowed else e.rows * e.depth
     by_rows = inputs > e.depth * e.cols
-    parts = (e.rows // (2 * TILE_ROWS), e.panels // 2)
+    parts = (e.rows // (2 * tile.rows), e.panels // (2 * tile.panels))
     if parts[0 if by_rows else 1] < wanted // 2:
         by_rows = parts[0] >= parts[1]
     most = parts[0] if by_rows else parts[1]

@@ -26,6 +26,7 @@ from unistack_aot.base.symbolic import (
     symbols,
 )
 from unistack_aot.base.verdict import No
+from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Scalar, cast, index_value, literal, substitute_indices, where
 from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import (
@@ -60,6 +61,27 @@ class Blocks:
     row_block: int
     panel_group: int
     depth_block: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTile:
+    """Rows and neighbouring panels whose sums one tile of the instruction keeps in registers."""
+
+    rows: int
+    panels: int
+
+
+def register_tile(machine: Machine) -> RegisterTile:
+    """The largest tile whose sums, one step of the panels and a broadcast fit the vector registers.
+
+    Where one vector holds a whole panel the tile takes two panels, so that each broadcast serves two
+    multiply-adds; without fused ones, products are formed in the broadcast's register and the panel is read
+    from memory. The device header has the same numbers (kTileRows, kTilePanels).
+    """
+    panels = 2 if machine.lanes >= PANEL else 1
+    vectors = panels * max(1, PANEL // machine.lanes)
+    spare = 1 if machine.can("fma") else 0
+    return RegisterTile((machine.registers - vectors - spare) // vectors, panels)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -45,6 +49,23 @@ LEVELS = {
     "x86-64-v4": Isa("x86-64-v4", ("-march=x86-64-v4",), (), 64),
     "aarch64": Isa("aarch64", ("-march=armv8.2-a+fp16",), (), 16),
 }
+
+
+SHIPPED = {"x86_64": ("x86-64-v4", "x86-64-v3"), "aarch64": ("aarch64",)}
+"""The levels of a plain `cpu`, best first, by the architecture of the building machine."""
+
+
+def shipped() -> tuple[str, ...]:
+    """The levels of a plain `cpu` that the compiler here knows; the widest of all machines is always among them."""
+    *better, least = SHIPPED.get(platform.machine(), SHIPPED["x86_64"])
+    return (*(name for name in better if accepts(compiler(LEVELS[name]), LEVELS[name])), least)
+
+
+@cache
+def accepts(tool: Tool, isa: Isa) -> bool:
+    """Whether a compiler knows the flags of a level (g++ learnt x86-64-v4 in version 11)."""
+    command = [*tool.command, *isa.march, "-fsyntax-only", "-x", "c++", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def compiler(isa: Isa) -> Tool:

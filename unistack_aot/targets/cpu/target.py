@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import platform
 from dataclasses import replace
 
 from unistack_aot.artifact import manifest
@@ -17,7 +16,7 @@ from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.layouts import choose_layouts
 from unistack_aot.schedule.lifetimes import export
 from unistack_aot.schedule.prepare import prepare
-from unistack_aot.targets.cpu.build import LEVELS, compiler, link_job, object_job
+from unistack_aot.targets.cpu.build import LEVELS, compiler, link_job, object_job, shipped
 from unistack_aot.targets.cpu.legalize import legalize
 from unistack_aot.targets.cpu.source import entry, kernel_text, unit
 from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
@@ -30,11 +29,9 @@ suffix = ".so"
 
 
 def levels(requested: str | None) -> tuple[str, ...]:
-    """The instruction-set levels for `cpu` or `cpu:level`."""
+    """The instruction-set levels for `cpu` (several, the best first) or `cpu:level`."""
     if requested is None:
-        native = "aarch64" if platform.machine() == "aarch64" else "x86-64-v3"
-        compiler(LEVELS[native])
-        return (native,)
+        return shipped()
     if requested not in LEVELS:
         raise BadInput(
             f"no instruction-set level is called {requested!r}",

@@ -88,7 +88,11 @@ def _parser() -> argparse.ArgumentParser:
         "--packages", type=Path, help="folder to keep packages in, and take them from"
     )
     parser.add_argument(
-        "--target", nargs="+", default=("cpu",), metavar="TARGET", help="what to build: cpu:x86-64-v3"
+        "--target",
+        nargs="+",
+        default=("cpu",),
+        metavar="TARGET",
+        help="what to build: cpu:x86-64-v3",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
     return parser

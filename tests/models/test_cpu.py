@@ -30,7 +30,9 @@ def compiled(name: str, folder: Path) -> tuple[Path, Path]:
     model, package = folder / f"{name}.onnx", folder / f"{name}.pkg"
     proto = entry(name).load()
     onnx.save(proto, str(model))
-    ua.compile_model(model, package, targets=(f"cpu:{levels_here()[-1]}",), dims=ranges(entry(name), proto))
+    ua.compile_model(
+        model, package, targets=(f"cpu:{levels_here()[-1]}",), dims=ranges(entry(name), proto)
+    )
     return model, package
 
 

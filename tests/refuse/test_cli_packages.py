@@ -39,7 +39,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     graph.input[0].name = graph.node[0].input[0] = "z"
     other = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     onnx.save(other, folder / "other.onnx")
-    words = ["-o", str(folder / "m.pkg"), "--target", "cpu:x86-64-v3", "--dim", "batch=1..8", "--quiet"]
+    words = [
+        "-o",
+        str(folder / "m.pkg"),
+        "--target",
+        "cpu:x86-64-v3",
+        "--dim",
+        "batch=1..8",
+        "--quiet",
+    ]
     assert main([str(folder / "m.onnx"), *words]) == 0
     return folder
 
@@ -173,7 +181,15 @@ def test_a_full_disk(folder: Path) -> None:
     """No file may be as large as the package; what the compilers make is in the cache already."""
     limit = (folder / "m.pkg").stat().st_size - 500
     before = sorted(path.name for path in folder.iterdir())
-    words = ["-o", str(folder / "full.pkg"), "--target", "cpu:x86-64-v3", "--dim", "batch=1..8", "--no-check"]
+    words = [
+        "-o",
+        str(folder / "full.pkg"),
+        "--target",
+        "cpu:x86-64-v3",
+        "--dim",
+        "batch=1..8",
+        "--no-check",
+    ]
     done = subprocess.run(
         [sys.executable, "-m", "unistack_aot", str(folder / "m.onnx"), *words],
         cwd=ROOT,

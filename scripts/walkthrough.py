@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,17 +24,31 @@ from models.builder import tensor
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.text import print_graph
 from unistack_aot.artifact.reader import open_package
+from unistack_aot.base.errors import MissingTool
+from unistack_aot.cli.counters import HEAD, numbers
+from unistack_aot.cli.face import columns
+from unistack_aot.cli.inputs import invented_feeds
+from unistack_aot.emulator.build import host_compiler
+from unistack_aot.emulator.counters import by_kernel
+from unistack_aot.emulator.load import activate
 from unistack_aot.mcir.program import Program
 from unistack_aot.mcir.text import program_text
 from unistack_aot.onnx_in import Imported
 from unistack_aot.pipeline import Hooks, compile_model
+from unistack_aot.runtime.session import load
 from unistack_aot.schedule.uses import touched
+from unistack_aot.targets.cuda.build import nvcc
+from unistack_aot.targets.cuda.sass import binary_tool
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Request, Scheduled, Source
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "walkthrough.md"
 CPU = "cpu:x86-64-v3"
-GPU = "emulator:sm_90"  # the very text that the CUDA compiler gets for sm_90
+GPU = "cuda:sm_90"
+COUNTING = "emulator:sm_90-checked"  # the very text that the CUDA compiler gets for sm_90
+ROWS = 128  # of symbolic extent, where traffic is counted
+MACHINE_CODE = "Machine code for cuda:sm_90"
+TRAFFIC = "Traffic of cuda:sm_90, counted by the emulator"
 T = TypeVar("T")
 
 Nodes = list[onnx.NodeProto]
@@ -176,6 +192,33 @@ def numbered(text: str) -> str:
     return re.sub(r"(?<=[#_\"])(?:[0-9a-f]{64}|[0-9a-f]{16})(?![0-9a-f])", label, text)
 
 
+def tools() -> dict[str, str]:
+    """By title of a part that not every machine can write: "made with ...", or "" if it cannot be made here."""
+    try:
+        release = re.search(r"V([\d.]+)", nvcc().version)
+        readable = binary_tool("cuobjdump") and binary_tool("nvdisasm")
+        code = f"nvcc {release[1]}" if release and readable else ""
+    except MissingTool:
+        code = ""
+    try:
+        command = host_compiler()
+        ran = subprocess.run(
+            [*command, "-dumpversion"], capture_output=True, text=True, check=False
+        )
+        host = f"{Path(command[-1]).name} {ran.stdout.strip()}" if find_spec("pycuda") else ""
+    except MissingTool:
+        host = ""
+    return {
+        title: f"Made with {made}." if made else ""
+        for title, made in ((MACHINE_CODE, code), (TRAFFIC, host))
+    }
+
+
+def without(text: str, title: str) -> str:
+    """A page without the parts of one title."""
+    return re.sub(rf"\n### {re.escape(title)}\n.*?(?=\n###? )", "", text, flags=re.DOTALL)
+
+
 def _sections(model: Model) -> Iterator[str]:
     watcher = Watcher()
     with tempfile.TemporaryDirectory() as folder:
@@ -194,6 +237,7 @@ def _sections(model: Model) -> Iterator[str]:
     yield from _block("Naive MCIR", "mcir", [_shown(naive)])
     yield from cpu_sections(watcher)
     yield from gpu_sections(naive, constants, dict(imported.ranges.items()))
+    yield from traffic_section(model.proto)
     yield from _block("Package", "", listing)
 
 
@@ -235,14 +279,53 @@ def cpu_sections(watcher: Watcher) -> Iterator[str]:
 def gpu_sections(naive: Program, constants: Any, ranges: Any) -> Iterator[str]:
     """Decisions, the scheduled program and the CUDA C++ of its kernels."""
     target, level = split_name(GPU)
+    made_with = tools()[MACHINE_CODE]
     request = Request(GPU, str(level), "f32", ranges)
     scheduled = target.schedule(naive, constants, request)
     keys = {b.name: b.name for b in scheduled.program.buffers}
     dims = {name: number for number, name in enumerate(ranges)}
     source = target.emit(scheduled.program, request, keys, dims)
-    yield from ("", "### Decisions for cuda:sm_90", *_decided(scheduled))
-    yield from _block("MCIR for cuda:sm_90", "mcir", [_shown(scheduled.program)])
+    yield from ("", f"### Decisions for {GPU}", *_decided(scheduled))
+    yield from _block(f"MCIR for {GPU}", "mcir", [_shown(scheduled.program)])
     yield from _block("CUDA C++ of the kernels", "cuda", [text for _, text in source.files])
+    if made_with:
+        code = target.build(source, request, lambda *_: None)
+        table = target.listings(source, code, str(level), False).table
+        yield from ("", f"### {MACHINE_CODE}", "", *MACHINE_CODE_NOTES, made_with)
+        # On its side: kernels are few, facts are many.
+        rows = list(zip(*table, strict=True))
+        turned = [row for row in rows if row in rows[:5] or set(row[1:]) != {"0"}]
+        yield from ("", "```", *columns(turned, "l" + "r" * len(table)), "```")
+
+
+MACHINE_CODE_NOTES = (
+    "Registers and bytes of stack (spills) are of one thread, shared bytes of one block; what follows are",
+    "instructions as they stand in the code, by kind. A kind that no kernel has is left out.",
+)
+TRAFFIC_NOTES = (
+    "What threads asked to read and write, sectors of 32 bytes for each request of a warp, and the used part of",
+    "their bytes (above 100 % where lanes share an address).",
+)
+
+
+def traffic_section(proto: ModelProto) -> Iterator[str]:
+    """What the kernels move in one run, from an image that reports every access."""
+    made_with = tools()[TRAFFIC]
+    if not made_with:
+        return
+    emulator = activate()
+    emulator.set_counting(True)
+    emulator.clear_counters()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pkg"
+        compile_model(proto, path, targets=(COUNTING,))
+        session = load(path, "emulator")
+        symbolic = [dim.name for dim in session.package.manifest.dims]
+        session.run(invented_feeds(session.package, dict.fromkeys(symbolic, ROWS), 0))
+    rows = [numbers(each) for each in by_kernel(emulator.counters())]
+    at = "".join(f" {name} = {ROWS}." for name in symbolic)
+    yield from ("", f"### {TRAFFIC}", "", *TRAFFIC_NOTES, f"{made_with}{at}", "", "```")
+    yield from (*columns([*(row[:-1] for row in HEAD), *rows], "l" + "r" * 10), "```")
 
 
 def _listing(path: Path) -> Iterator[str]:
@@ -262,11 +345,25 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Writes docs/walkthrough.md.")
     parser.add_argument("--check", action="store_true", help="compare only")
     options = parser.parse_args(arguments)
+    made_with = tools()
     text = page()
     if options.check:
-        return int(PAGE.read_text() != text)
+        return _compared(PAGE.read_text(), text, made_with)
+    lacking = [title for title, made in made_with.items() if not made]
+    if lacking:
+        print(f"'{lacking[0]}' cannot be written: its tools are not here", file=sys.stderr)
+        return 2
     PAGE.write_text(text)
     return 0
+
+
+def _compared(old: str, text: str, made_with: dict[str, str]) -> int:
+    for title, made in made_with.items():
+        if not made or made not in old:
+            why = "its tools are not here" if not made else f"the page was not {made.lower()}"
+            print(f"not compared: {title}: {why}")
+            old, text = without(old, title), without(text, title)
+    return int(old != text)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import numpy as np
 
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.options import parse_dim
+from unistack_aot.cli.counters import present_counters, start_counting
 from unistack_aot.cli.face import Face, duration, size
 from unistack_aot.cli.inputs import invented_feeds, named_files, read_feeds
 from unistack_aot.runtime.session import Session, load
@@ -40,6 +41,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--time", action="store_true", help="say how long a run takes")
     parser.add_argument("--repeat", type=int, metavar="N", help="runs to time (default: 20)")
     parser.add_argument("--profile", action="store_true", help="say where the time goes")
+    parser.add_argument(
+        "--counters", action="store_true", help="on the emulator: count memory traffic by kernel"
+    )
     parser.add_argument("--selftest", action="store_true", help="replay the recorded runs")
 
 
@@ -49,6 +53,7 @@ def run(options: argparse.Namespace, face: Face) -> int:
         raise BadInput(f"--repeat {options.repeat}", hint="give 1 or more")
     if options.output and options.output.exists() and not options.output.is_dir():
         raise BadInput(f"{options.output} is not a folder", hint="--output takes a folder")
+    counting = start_counting(options.device) if options.counters else None
     session = load(options.package, options.device, options.threads)
     face.say(f"{options.package}  on {session.device}  ({session.device_reason})")
     face.fact(package=str(options.package), device=session.device, variant=session.variant.target)
@@ -66,6 +71,8 @@ def run(options: argparse.Namespace, face: Face) -> int:
         )
     outputs = session.run(feeds)
     _present(outputs, face)
+    if counting is not None:
+        present_counters(counting, session, face)
     if options.output:
         _write(outputs, options.output, face)
     if options.time or options.repeat:

@@ -128,7 +128,7 @@ class Pool {
     }
 
     Outcome end() {
-        if (settings.count) {
+        if (settings.count && launch_->kernel->checked) {
             totals_.unique_read = read_.count();
             totals_.unique_written = written_.count();
             totals_.blocks = total_;

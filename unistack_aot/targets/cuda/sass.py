@@ -50,7 +50,7 @@ class KernelCode:
 
 
 def read_back(cubin: bytes) -> tuple[KernelCode, ...]:
-    """All kernels of a cubin, in the order of their names; MissingTool if there is nothing to read it with."""
+    """All kernels of a cubin and functions that they call, by name; MissingTool if there is nothing to read it with."""
     lister, disassembler = binary_tool("cuobjdump"), binary_tool("nvdisasm")
     if lister is None:
         raise MissingTool(
@@ -104,7 +104,7 @@ def facts(source: Source, codes: Iterable[KernelCode]) -> Iterator[tuple[str, ..
     """A table: per kernel the registers and local bytes of a thread, shared bytes, and instructions by kind."""
     yield ("kernel", "registers", "stack", "shared", "instructions", *KINDS)
     shared = {kernel.symbol: kernel.shared_bytes for kernel in source.kernels}
-    for code in codes:
+    for code in (code for code in codes if code.symbol in shared):
         counts = (code.kinds.get(kind, 0) for kind in KINDS)
         numbers = (code.registers, code.stack, shared[code.symbol], code.instructions, *counts)
         yield (code.symbol, *map(str, numbers))

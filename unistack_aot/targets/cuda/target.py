@@ -26,6 +26,8 @@ from unistack_aot.targets.cuda.source import kernel_text, unit
 from unistack_aot.targets.cuda.spills import loop_way, refuse_spills
 from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
 
+CHECKED = "-checked"
+
 
 @dataclass(frozen=True, slots=True)
 class DeviceTarget:
@@ -36,7 +38,7 @@ class DeviceTarget:
 
     def levels(self, requested: str | None) -> tuple[str, ...]:
         """All generations for `cuda`, the one named for `cuda:sm_90`; an error if the compiler is missing."""
-        if requested is not None and requested not in GENERATIONS:
+        if requested is not None and not self._known(requested):
             raise BadInput(
                 f"no GPU generation is called {requested!r}",
                 hint=f"use one of {', '.join(GENERATIONS)}",
@@ -45,9 +47,12 @@ class DeviceTarget:
             nvcc()
         return GENERATIONS if requested is None else (requested,)
 
+    def _known(self, level: str) -> bool:
+        return (_generation(level) if self.name == "emulator" else level) in GENERATIONS
+
     def machine(self, level: str) -> Machine:
         """The built-in property map of a generation."""
-        return machine_for_arch(level)
+        return machine_for_arch(_generation(level))
 
     def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
         """Decide every kernel for this generation."""
@@ -84,8 +89,9 @@ class DeviceTarget:
         )
         files = (("kernels.cu", unit(texts)),)
         kernels = tuple(each.described for each in texts)
+        needs = (_generation(request.level),)
         ways = {each.described.symbol: each.way for each in texts}
-        return Source(files, kernels, exported.buffers, exported.steps, (request.level,), ways)
+        return Source(files, kernels, exported.buffers, exported.steps, needs, ways)
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:
         """Run the tool chain on the one unit; an error if a kernel spills registers."""
@@ -109,11 +115,17 @@ def _cubin(source: Source, request: Request, progress: Progress) -> bytes:
     return built.data
 
 
+def _generation(level: str) -> str:
+    """sm_90 of "sm_90-checked", whose image counts traffic and watches for races."""
+    return level.removesuffix(CHECKED)
+
+
 def _emulated(source: Source, level: str) -> bytes:
     ((_, text),) = source.files
     with scratch_folder() as folder:
         image = Path(folder) / "kernels.so"
-        compile_kernels(text, image, int(level.removeprefix("sm_")), (INCLUDE,))
+        number = int(_generation(level).removeprefix("sm_"))
+        compile_kernels(text, image, number, (INCLUDE,), level.endswith(CHECKED))
         return image.read_bytes()
 
 

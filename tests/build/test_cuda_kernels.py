@@ -17,8 +17,10 @@ from unistack_aot.ops.convolve import Convolve
 from unistack_aot.ops.fold import Reduce
 from unistack_aot.ops.op import TensorOp
 from unistack_aot.ops.pointwise import Add
+from unistack_aot.ops.recurrent import Lstm
 from unistack_aot.ops.reindex import Transpose
 from unistack_aot.ops.samples import parse_type
+from unistack_aot.ops.scatter import ScatterElements
 from unistack_aot.ops.softmax import Softmax
 from unistack_aot.ops.window import sliding
 
@@ -140,6 +142,38 @@ def test_convolution() -> None:
     assert error < 1e-6
     assert counters.conflicts == 0
     assert counters.store.efficiency == 1
+
+
+def test_recurrence_is_spread_over_rows_and_warps() -> None:
+    """Rows over groups, units over warps, the sums of a unit over lanes: weights are read in whole sectors."""
+    op = Lstm()
+    types = ("f32[3, 5, 512]", "f32[512, 128]", "f32[5, 128]", "f32[5, 128]")
+    kinds = tuple(parse_type(t) for t in types)
+    args = tuple(Param(f"a{k}", t.dtype, t.shape) for k, t in enumerate(kinds))
+    outs = tuple(Param(f"y{k}", args[0].dtype, (3, 5, 128), Access.OUT) for k in range(2))
+    case = decide(op.lower(args, outs), "k")
+    assert [text.described.grid[0] for text in case.texts] == ["5"]
+    arrays = tuple(0.2 * a for a in drawn(*types))
+    feeds = {f"a{k}": a for k, a in enumerate(arrays)}
+    found, (counters,) = run_case(image_text({"k": case}), case, feeds, {})
+    for name, want in zip(("y0", "y1"), op.reference(*arrays), strict=True):
+        np.testing.assert_allclose(found[name], want, rtol=1e-4, atol=1e-6)
+    # the gates' inputs and the states before are single elements
+    assert counters.load.efficiency > 0.8
+
+
+@pytest.mark.parametrize("combine", ["set", "add"])
+def test_scatter_is_spread(combine: str) -> None:
+    """Columns never meet, so they run side by side; of duplicates the last one counts, or all."""
+    op = ScatterElements(0, combine)
+    types = ("f32[6, 2048]", "i64[9, 2048]", "f32[9, 2048]")
+    case = lowered(op, *types)
+    assert all(text.described.grid != ("1", "1", "1") for text in case.texts)
+    x, updates = drawn(types[0], types[2])
+    index = np.random.default_rng(5).integers(0, 6, (9, 2048))
+    feeds = {"a0": x, "a1": index, "a2": updates}
+    found, _ = run_case(image_text({"k": case}), case, feeds, {})
+    np.testing.assert_allclose(found["y0"], op.reference(x, index, updates), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(

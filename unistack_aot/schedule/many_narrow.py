@@ -38,7 +38,9 @@ from unistack_aot.mcir.nodes import (
 )
 from unistack_aot.mcir.transform import all_loads, substitute_vars, walk
 from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.independent import independent_outside
 from unistack_aot.schedule.loops import FUSE
+from unistack_aot.schedule.unswitch import unswitched
 from unistack_aot.schedule.vectors import is_straight, stride_in, width_of
 
 SYMBOLIC = 1 << 20  # what an extent without a bound counts as
@@ -117,6 +119,7 @@ def assign_roles(
     """Decide every loop and fold of a one-stage kernel, and why so."""
     vector = min(machine.vector_bytes, most.vector_bytes)
     kernel = kernel.with_body(tuple(_unordered(stmt) for stmt in kernel.body))
+    kernel = independent_outside(kernel)
     nest = _nest(kernel.body)
     if not any(isinstance(stmt, Loop | Fold) for stmt in walk(nest.body)):
         return _mapped(kernel, nest, ranges, vector)
@@ -124,7 +127,12 @@ def assign_roles(
     points, lanes = _number(nest.points), machine.lanes
     ordered = _ordered(kernel)
     rows = f"{points} rows of {length}"
-    if points >= lanes and (length <= SHORT_ROW or (not contiguous and points >= 8 * lanes)):
+    shared = any(isinstance(s, Loop) and s.role is Role.MAP for s in walk(nest.body)) and ordered
+    if (
+        points >= lanes
+        and not shared
+        and (length <= SHORT_ROW or (not contiguous and points >= 8 * lanes))
+    ):
         why = "rows are short" if length <= SHORT_ROW else "neighbouring rows are contiguous"
         done = _per_thread(kernel, nest, ranges, machine)
         return done, Decision("rows", _subject(kernel), "thread per row", f"{rows}: {why}")
@@ -355,8 +363,9 @@ class Row:
             case Fold():
                 return self.fold(stmt)
             case Loop() if stmt.role is Role.MAP:
-                return self.loop(stmt)
+                return self.by_warps(stmt) if self.folds_long(stmt) else self.loop(stmt)
             case Loop():
+                stmt = unswitched(stmt)
                 return replace(stmt, body=self.body(stmt.body))
             case When():
                 yes, no = self.body(stmt.body), self.body(stmt.otherwise)
@@ -405,6 +414,21 @@ class Row:
         place = symbol(quads) * width + symbol(lane)
         inner = Loop(lane, width, substitute_vars(body, {joint: place}), Role.VECTOR)
         return Loop(quads, ceildiv(extent, width), (inner,), self.role)
+
+    def folds_long(self, loop: Loop) -> bool:
+        """Whether each iteration of a group's loop folds enough to keep a warp busy."""
+        body = _nest((loop,)).body
+        return self.role is Role.GROUP and any(
+            isinstance(stmt, Fold) and _span_of(stmt) > SHORT_ROW for stmt in body
+        )
+
+    def by_warps(self, loop: Loop) -> Loop:
+        """A nest of independent loops as one joint loop over warps, whose lanes share the folds."""
+        nest = _nest((loop,))
+        joint = f"{nest.axes[-1].var}_j"
+        body = substitute_vars(nest.body, decoded(nest.axes, symbol(joint)))
+        lanes = replace(self, role=Role.LANE)
+        return Loop(joint, nest.points, lanes.body(body), Role.GROUP)
 
     def width(self, body: tuple[Stmt, ...], axis: Axis) -> int:
         """Elements per worker and step; only for rows long enough that all workers still have some."""

@@ -133,10 +133,15 @@ def test_halving_and_doubling_asks_for_a_multiple() -> None:
         "zero": np.zeros(1, np.int64),
         "end": np.array([2**62]),
     }
-    imported = import_model(model({"x": ["height"]}, nodes, weights), {"height": (3, 9)})
+    made = model({"x": ["height"]}, nodes, weights)
+    imported = import_model(made, {"height": (3, 9)})
     assert text(imported.graph.inputs[0].tensor.shape[0]) == "2*height.2"
     assert imported.ranges == {"height.2": (2, 4)}
     assert imported.report.assumed[0].startswith("height is a multiple of 2, because skip needs")
+    # What a package knows of its dimensions is what its model can be imported with again.
+    assert import_model(made, {"height.2": (2, 4)}).ranges == imported.ranges
+    with pytest.raises(BadInput, match=r"no dimension 'height\.3'\n  do: .*: height, height\.2$"):
+        import_model(made, {"height.3": 4})
 
 
 def test_extents_that_never_agree_are_a_fault_of_the_model() -> None:

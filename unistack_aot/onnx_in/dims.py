@@ -18,6 +18,7 @@ Declared = Mapping[str, "int | str | tuple[int, ...]"]
 LARGEST = 10**9  # elements along one axis; exporters write it for "up to the end" of a slice
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
+_PART = re.compile(r"(\.\d+)+\Z")
 _RESERVED = re.compile(
     r"([a-z](\d*(_[a-z]+)*)|min|max|panel|lane|at_panel|(row|panel)_task|data_\d+_)\Z"
 )  # loop variables of kernels have such names
@@ -72,11 +73,14 @@ class DimTable:
             raise _undeclarable(key, given)
         return found
 
-    def check_names(self, given: Declared) -> None:
-        """BadInput if one of the given names is none of the model's."""
+    def check_names(self, given: Declared, parts: bool = False) -> None:
+        """BadInput if one of the given names is none of the model's.
+
+        With `parts`, "height.4" passes for a quarter of height: the import may still need it.
+        """
         known = {*self.names, *self.names.values()}
         for name in given:
-            if name not in known:
+            if name not in known and not (parts and _PART.sub("", name) in known):
                 listed = ", ".join(sorted(known)) or "none"
                 raise BadInput(
                     f"the model has no dimension {name!r}", hint=f"its dimensions are: {listed}"

@@ -86,6 +86,7 @@ def settled(source: Source, dims: Declared) -> tuple[Graph, Session, tuple[str, 
             declared |= stop.assumption.declared
             assumed.append(stop.assumption.sentence)
             continue
+        table.check_names(dims)
         return graph, session, tuple(assumed)
 
 
@@ -98,7 +99,7 @@ def attempt(
     held = {tensor.name: tensor for tensor in proto.initializer}
     inputs = [value for value in proto.input if value.name not in held]
     kinds = list(input_types(inputs, table))
-    table.check_names(dims)
+    table.check_names(dims, parts=True)
     functions = {(f.domain, f.name, f.overload): f for f in source.proto.functions}
     session = Session(source.folder, functions, table, weights)
     scope = Scope(session, source.opsets, initializers=held)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,6 +12,9 @@ import numpy as np
 import pytest
 
 from tests.build.emulator_worker import DEVICE_HEADERS, Request, image, process
+from tests.build.runtime_packages import buffer
+from unistack_aot.artifact import manifest as m
+from unistack_aot.artifact.writer import write_package
 from unistack_aot.base.environment import environment
 from unistack_aot.base.errors import ToolFailed
 from unistack_aot.emulator import build
@@ -220,6 +224,88 @@ del x, y, host
 context.pop()
 """
 
+BOXES = """
+import numpy as np
+from unistack_aot.emulator.load import activate
+emulator = activate()
+import pycuda.driver as cuda
+import pycuda.gpuarray as gpuarray
+cuda.init()
+context = cuda.Device(0).make_context()
+x = np.arange(6 * 10, dtype=np.float32).reshape(6, 10)
+
+# a part of a host array to pitched memory and back, now and on a stream
+pitched, pitch = cuda.mem_alloc_pitch(4 * 4, 3, 4)
+assert pitch % 512 == 0
+there = cuda.Memcpy2D()
+there.set_src_host(x)
+there.src_x_in_bytes, there.src_y, there.src_pitch = 8, 2, 40
+there.set_dst_device(pitched)
+there.dst_pitch, there.width_in_bytes, there.height = pitch, 16, 3
+there(aligned=False)
+back = cuda.Memcpy2D()
+y = np.full((4, 5), -1, np.float32)
+back.set_src_device(pitched)
+back.src_pitch, back.width_in_bytes, back.height = pitch, 16, 3
+back.set_dst_host(y)
+back.dst_x_in_bytes, back.dst_y, back.dst_pitch = 4, 1, 20
+stream = cuda.Stream()
+emulator.set_lazy_streams(True)
+back(stream)
+assert (y == -1).all()
+stream.synchronize()
+emulator.set_lazy_streams(False)
+want = np.full((4, 5), -1, np.float32)
+want[1:, 1:] = x[2:5, 2:6]
+assert (y == want).all(), y
+
+# planes; a strided view of a gpuarray
+cube = np.arange(4 * 3 * 5, dtype=np.float32).reshape(4, 3, 5)
+device = gpuarray.to_gpu(cube)
+part = np.zeros((2, 2, 3), np.float32)
+box = cuda.Memcpy3D()
+box.set_src_device(device.gpudata)
+box.src_x_in_bytes, box.src_y, box.src_z, box.src_pitch, box.src_height = 8, 1, 2, 20, 3
+box.set_dst_host(part)
+box.dst_pitch, box.dst_height = 12, 2
+box.width_in_bytes, box.height, box.depth = 12, 2, 2
+box()
+assert (part == cube[2:, 1:, 2:]).all(), part
+matrix = gpuarray.to_gpu(x)
+assert (matrix[1:4, 2:7].get() == x[1:4, 2:7]).all()
+
+# fills of rows
+cuda.memset_d2d32(matrix.gpudata, 40, 0x3F800000, 3, 2)
+assert (matrix.get()[:2, :3] == 1).all() and (matrix.get()[2:] == x[2:]).all()
+cuda.memset_d2d8(matrix.gpudata, 40, 0, 8, 6)
+assert (matrix.get()[:, :2] == 0).all() and (matrix.get()[2:, 2:] == x[2:, 2:]).all()
+cuda.memset_d2d16_async(matrix.gpudata, 40, 0, 20, 1, stream)
+stream.synchronize()
+assert (matrix.get()[0] == 0).all()
+
+def refused(work, words):
+    try:
+        work()
+    except cuda.Error as error:
+        assert words in str(error), error
+        return
+    raise AssertionError(words)
+
+there.height = 4  # beyond the allocation
+refused(lambda: there(aligned=False), "invalid argument")
+refused(lambda: cuda.memset_d2d32(matrix.gpudata, 40, 0, 11, 6), "invalid argument")
+refused(lambda: cuda.memset_d2d8(matrix.gpudata, 40, 0, 40, 7), "invalid argument")
+context.set_limit(cuda.limit.STACK_SIZE, 4096)
+assert context.get_limit(cuda.limit.STACK_SIZE) == 4096
+assert not cuda.Device(0).can_access_peer(cuda.Device(0))
+assert cuda.Device(cuda.Device(0).pci_bus_id()).get_attributes()
+for _ in range(2):
+    refused(cuda.TextureReference, "cuTexRefCreate failed: operation not supported by the emulator")
+refused(lambda: cuda.mem_get_ipc_handle(matrix.gpudata), "not supported")
+del matrix, device, pitched
+context.pop()
+"""
+
 REFUSAL = """
 import sys
 try:
@@ -228,6 +314,24 @@ except ImportError:  # no driver on this machine: pretend there had been one
     sys.modules["pycuda._driver"] = sys
 from unistack_aot.emulator.load import activate
 activate()
+"""
+
+ONE_DRIVER = """
+import ctypes, sys
+import unistack_aot as ua
+from unistack_aot.emulator.load import activate
+first, path = sys.argv[1:3]
+if first == "emulator":
+    assert ua.load(path, "emulator").run({})["y"].tolist() == [5.0] * 4
+if first == "activated":
+    activate()
+if first == "other":
+    ctypes.CDLL(sys.argv[3])
+second = "emulator" if first == "other" else "cuda:0"
+try:
+    ua.load(path, second)
+except ua.UnistackError as error:
+    print(error)
 """
 
 
@@ -244,8 +348,60 @@ def test_pycuda_streams_events_graphs_and_refusals() -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_boxes_are_copied_and_filled_and_the_rest_refused_by_name() -> None:
+    done = _run(BOXES)
+    assert done.returncode == 0, done.stderr
+    said = done.stderr.splitlines()
+    assert said.count("unistack emulator: cuTexRefCreate is not supported") == 1
+    assert any(
+        re.fullmatch(r"unistack emulator: cuIpcGetMemHandle\w* is not supported", s) for s in said
+    )
+
+
+def test_every_driver_function_that_pycuda_links_is_there() -> None:
+    """A missing one would end the process when it is called."""
+    found = find_spec("pycuda._driver")
+    if found is None or found.origin is None:
+        pytest.skip("pycuda is not installed (scripts/setup.sh builds it)")
+    names = set(re.findall(rb"\0(cu[A-Z]\w+)(?=\0)", Path(found.origin).read_bytes()))
+    # Messages hold names without the version that the linked symbol has.
+    linked = {n for n in names if not {n + b"_v2", n + b"_v3", n + b"_v4"} & names}
+    assert len(linked) > 100
+    library = driver_library(environment().cache).read_bytes()
+    assert not [name for name in linked if b"\0" + name + b"\0" not in library]
+
+
 def test_activation_after_pycuda_is_refused() -> None:
     """Whether or not a driver is here: once pycuda has looked for one, it is too late."""
     done = _run(REFUSAL)
     assert done.returncode == 1
     assert "pycuda is already loaded" in done.stderr
+
+
+@pytest.mark.parametrize("first", ["emulator", "activated", "other"])
+def test_a_process_has_one_driver(first: str, tmp_path: Path) -> None:
+    """The GPU after the emulator, and the emulator after any other driver, are refused in words."""
+    code = compile_kernels(MANY.replace("= 12;", "= 5;"), tmp_path / "k.so", 80, [DEVICE_HEADERS])
+    kernel = m.Kernel("k12", (m.Param("y", "out"),), ("1", "1", "1"), ("4", "1", "1"))
+    output = buffer("y", ("4",), "output")
+    targets = ("emulator:sm_80", "cuda:sm_80")
+    variants = [
+        m.Variant(target, f"{number}.so", (output,), (kernel,), (m.Launch(0, (0,)),))
+        for number, target in enumerate(targets)
+    ]
+    manifest = m.Manifest(
+        "tests", "one driver", (), (m.Tensor("y", "f32", ("4",)),), tuple(variants)
+    )
+    path = tmp_path / "m.pkg"
+    write_package(path, manifest, {v.code: code.read_bytes() for v in variants})
+    stub = tmp_path / "libcuda.so.1"
+    command = [*host_compiler(), "-shared", "-x", "c", "-", "-o", str(stub)]
+    subprocess.run(command, input="int cuInit(unsigned f) { return 100; }", text=True, check=True)
+    done = _run(ONE_DRIVER, first, str(path), str(stub))
+    assert done.returncode == 0, done.stderr
+    if first == "other":
+        assert "a CUDA driver is already loaded in this process" in done.stdout
+        assert str(stub) in done.stdout
+        return
+    assert "needs NVIDIA's driver, and this process holds the emulator's" in done.stdout
+    assert "use the GPU in another process than the emulator" in done.stdout

@@ -6,6 +6,8 @@ asked for, and the emulator (a layer beside this one) only for device "emulator"
 
 from __future__ import annotations
 
+import ctypes
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,7 +16,13 @@ from typing import Any
 
 from unistack_aot.artifact.manifest import Variant
 from unistack_aot.artifact.reader import Package
-from unistack_aot.base.errors import BadInput, BadPackage, MissingTool, UnistackError
+from unistack_aot.base.errors import (
+    BadInput,
+    BadPackage,
+    MissingTool,
+    UnistackError,
+    Unsupported,
+)
 from unistack_aot.runtime.cpu import CpuProgram
 from unistack_aot.runtime.processor import best_variant, this_processor
 
@@ -62,6 +70,11 @@ def gpu_present() -> bool:
     return any(Path(file).exists() for file in _GPU_FILES)
 
 
+def driver_is_emulated() -> bool:
+    """Whether the emulator's driver was loaded into this process, by whoever."""
+    return os.name == "posix" and hasattr(ctypes.CDLL(None), "ua_emu_last_error")
+
+
 def _automatic(package: Package, threads: int) -> Chosen:
     if not _variants(package, "cuda"):
         return Chosen("cpu", "the package has no CUDA variant", _cpu(package, threads))
@@ -92,6 +105,12 @@ def _cuda(package: Package, kind: str, index: int) -> Any:
             f"the package has no {kind} variant, only {targets}",
             at=package.path,
             hint=f"compile with --target {kind}",
+        )
+    if kind == "cuda" and driver_is_emulated():
+        raise Unsupported(
+            f"device 'cuda:{index}' needs NVIDIA's driver, and this process holds the emulator's",
+            at=package.path,
+            hint="a process has one CUDA driver: use the GPU in another process than the emulator",
         )
     hook = _hooks.get(kind)
     if isinstance(hook, str):

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstring>
 #include <vector>
 
 #include "driver_types.hpp"
@@ -14,6 +15,9 @@ using namespace ua::emu;
 namespace {
 
 constexpr int driver_version = 13000;
+constexpr char pci_bus_id[] = "0000:00:00.0";
+// CUlimit: stack of a thread, printf buffer, heap, ... A fibre's stack is what it is: these are remembered, not obeyed.
+size_t limits[8] = {1024, 1 << 20, 8 << 20, 2, 2048, 128, 0, 0};
 int the_context;  // only its address matters
 std::vector<CUcontext> context_stack;
 
@@ -98,7 +102,16 @@ UA_DRIVER cuDeviceComputeCapability(int* major, int* minor, CUdevice) {
     return CUDA_SUCCESS;
 }
 UA_DRIVER cuDeviceGetPCIBusId(char* name, int size, CUdevice) {
-    snprintf(name, size, "0000:00:00.0");
+    snprintf(name, size, "%s", pci_bus_id);
+    return CUDA_SUCCESS;
+}
+UA_DRIVER cuDeviceGetByPCIBusId(CUdevice* device, const char* name) {
+    if (strcmp(name, pci_bus_id) != 0) return CUDA_ERROR_INVALID_DEVICE;
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+UA_DRIVER cuDeviceCanAccessPeer(int* can, CUdevice, CUdevice) {
+    *can = 0;
     return CUDA_SUCCESS;
 }
 UA_DRIVER cuDeviceGetAttribute(int* value, int attribute, CUdevice) {
@@ -153,6 +166,21 @@ UA_DRIVER cuCtxSynchronize() { return finish_all(); }
 UA_DRIVER cuCtxSetCacheConfig(int) { return CUDA_SUCCESS; }
 UA_DRIVER cuCtxGetCacheConfig(int* config) {
     *config = 0;
+    return CUDA_SUCCESS;
+}
+UA_DRIVER cuCtxGetSharedMemConfig(int* config) {
+    *config = 1;  // banks of four bytes
+    return CUDA_SUCCESS;
+}
+UA_DRIVER cuCtxSetSharedMemConfig(int) { return CUDA_SUCCESS; }
+UA_DRIVER cuCtxGetLimit(size_t* value, unsigned limit) {
+    if (limit >= sizeof limits / sizeof *limits) return CUDA_ERROR_INVALID_VALUE;
+    *value = limits[limit];
+    return CUDA_SUCCESS;
+}
+UA_DRIVER cuCtxSetLimit(unsigned limit, size_t value) {
+    if (limit >= sizeof limits / sizeof *limits) return CUDA_ERROR_INVALID_VALUE;
+    limits[limit] = value;
     return CUDA_SUCCESS;
 }
 UA_DRIVER cuProfilerStart() { return CUDA_SUCCESS; }

@@ -102,6 +102,14 @@ UA_DRIVER cuMemcpyDtoDAsync_v2(CUdeviceptr target, CUdeviceptr source, size_t by
     return submit(stream, copy(pointer(target), pointer(source), bytes));
 }
 
+// There is one context: a copy between contexts is a copy.
+UA_DRIVER cuMemcpyPeer(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes) {
+    return cuMemcpyDtoD_v2(target, source, bytes);
+}
+UA_DRIVER cuMemcpyPeerAsync(CUdeviceptr target, CUcontext, CUdeviceptr source, CUcontext, size_t bytes, CUstream stream) {
+    return cuMemcpyDtoDAsync_v2(target, source, bytes, stream);
+}
+
 #define UA_DRIVER_MEMSET(bits, type)                                                                     \
     UA_DRIVER cuMemsetD##bits##_v2(CUdeviceptr target, type value, size_t count) {                       \
         if (!inside_allocation(target, count * sizeof(type))) return CUDA_ERROR_INVALID_VALUE;           \

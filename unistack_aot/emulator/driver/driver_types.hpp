@@ -35,3 +35,10 @@ enum : CUresult {
 constexpr std::uintptr_t launch_parameter_end = 0, launch_parameter_pointer = 1, launch_parameter_size = 2;
 
 #define UA_DRIVER extern "C" __attribute__((visibility("default"))) CUresult
+
+namespace ua::emu {
+
+// Names on standard error, once, what a caller wanted and cannot have.
+void say_unsupported(const char* what);
+
+}  // namespace ua::emu

@@ -1,8 +1,28 @@
-// Driver calls that pycuda links against and the emulator does not offer: each says so when called.
+// Driver calls that pycuda links against and the emulator does not offer: each says so on standard error, once, and returns
+// CUDA_ERROR_NOT_SUPPORTED.
+#include <cstdio>
+#include <mutex>
+#include <set>
+#include <string>
+
 #include "driver_types.hpp"
 
-#define UA_UNSUPPORTED(name) \
-    UA_DRIVER name() { return CUDA_ERROR_NOT_SUPPORTED; }
+namespace ua::emu {
+
+void say_unsupported(const char* what) {
+    static std::mutex lock;
+    static std::set<std::string> said;
+    std::lock_guard hold(lock);
+    if (said.insert(what).second) fprintf(stderr, "unistack emulator: %s is not supported\n", what);
+}
+
+}  // namespace ua::emu
+
+#define UA_UNSUPPORTED(name)                  \
+    UA_DRIVER name() {                        \
+        ua::emu::say_unsupported(#name);      \
+        return CUDA_ERROR_NOT_SUPPORTED;      \
+    }
 
 UA_UNSUPPORTED(cuArray3DCreate_v2)
 UA_UNSUPPORTED(cuArray3DGetDescriptor_v2)
@@ -11,12 +31,6 @@ UA_UNSUPPORTED(cuArrayDestroy)
 UA_UNSUPPORTED(cuArrayGetDescriptor_v2)
 UA_UNSUPPORTED(cuCtxDisablePeerAccess)
 UA_UNSUPPORTED(cuCtxEnablePeerAccess)
-UA_UNSUPPORTED(cuCtxGetLimit)
-UA_UNSUPPORTED(cuCtxGetSharedMemConfig)
-UA_UNSUPPORTED(cuCtxSetLimit)
-UA_UNSUPPORTED(cuCtxSetSharedMemConfig)
-UA_UNSUPPORTED(cuDeviceCanAccessPeer)
-UA_UNSUPPORTED(cuDeviceGetByPCIBusId)
 UA_UNSUPPORTED(cuIpcCloseMemHandle)
 UA_UNSUPPORTED(cuIpcGetEventHandle)
 UA_UNSUPPORTED(cuIpcGetMemHandle)
@@ -30,26 +44,13 @@ UA_UNSUPPORTED(cuLinkAddFile_v2)
 UA_UNSUPPORTED(cuLinkComplete)
 UA_UNSUPPORTED(cuLinkCreate_v2)
 UA_UNSUPPORTED(cuLinkDestroy)
-UA_UNSUPPORTED(cuMemcpy2DAsync_v2)
-UA_UNSUPPORTED(cuMemcpy2DUnaligned_v2)
-UA_UNSUPPORTED(cuMemcpy2D_v2)
-UA_UNSUPPORTED(cuMemcpy3DAsync_v2)
 UA_UNSUPPORTED(cuMemcpy3DPeer)
 UA_UNSUPPORTED(cuMemcpy3DPeerAsync)
-UA_UNSUPPORTED(cuMemcpy3D_v2)
 UA_UNSUPPORTED(cuMemcpyAtoA_v2)
 UA_UNSUPPORTED(cuMemcpyAtoD_v2)
 UA_UNSUPPORTED(cuMemcpyAtoH_v2)
 UA_UNSUPPORTED(cuMemcpyDtoA_v2)
 UA_UNSUPPORTED(cuMemcpyHtoA_v2)
-UA_UNSUPPORTED(cuMemcpyPeer)
-UA_UNSUPPORTED(cuMemcpyPeerAsync)
-UA_UNSUPPORTED(cuMemsetD2D16Async)
-UA_UNSUPPORTED(cuMemsetD2D16_v2)
-UA_UNSUPPORTED(cuMemsetD2D32Async)
-UA_UNSUPPORTED(cuMemsetD2D32_v2)
-UA_UNSUPPORTED(cuMemsetD2D8Async)
-UA_UNSUPPORTED(cuMemsetD2D8_v2)
 UA_UNSUPPORTED(cuModuleGetSurfRef)
 UA_UNSUPPORTED(cuModuleGetTexRef)
 UA_UNSUPPORTED(cuParamSetSize)

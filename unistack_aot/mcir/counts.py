@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unistack_aot.base.symbolic import Dim, Min, minimum, symbols, terms
+from unistack_aot.base.symbolic import Dim, Min, ceildiv, minimum, symbols, terms
 from unistack_aot.ir.functions import FUNCTIONS
 from unistack_aot.ir.scalar import Call, Load, Scalar, loads, postorder
 from unistack_aot.mcir.nodes import (
@@ -15,6 +15,7 @@ from unistack_aot.mcir.nodes import (
     Axis,
     Contract,
     Drain,
+    Fill,
     Fold,
     Kernel,
     Loop,
@@ -86,7 +87,7 @@ def _extents(body: tuple[Stmt, ...]) -> dict[str, Dim]:
     found: dict[str, Dim] = {}
     bound = frozenset(bound_vars(body))
 
-    def add(axis: Axis | Span | Loop | Stream) -> None:
+    def add(axis: Axis | Span) -> None:
         total = whole(axis.extent, bound)
         if isinstance(
             axis, Span
@@ -98,13 +99,17 @@ def _extents(body: tuple[Stmt, ...]) -> dict[str, Dim]:
     for stmt in walk(body):
         match stmt:
             case Loop() | Stream():
-                add(stmt)
+                found[stmt.var] = ceildiv(whole(stmt.extent, bound), stmt.step)
+            case Fill():
+                add(stmt.rows)
+                add(stmt.cols)
             case Fold():
                 for axis in stmt.axes:
                     add(axis)
             case Contract():
                 for each in (stmt.rows, stmt.cols, *stmt.depth):
-                    add(each)
+                    if each.var not in found:  # a fill has said which part of the whole it is
+                        add(each)
             case Drain():
                 add(stmt.rows)
                 add(stmt.cols)
@@ -124,6 +129,8 @@ def _accesses(stmt: Stmt) -> list[tuple[str, frozenset[str], bool]]:
             found.append((stmt.buffer, frozenset[str]().union(*names), True))
         case Contract():
             found += [_view(stmt.a), _view(stmt.b)]
+        case Fill():
+            found.append(_view(stmt.source))
         case Attend():
             found += [_view(stmt.q), _view(stmt.k), _view(stmt.v)]
         case _:

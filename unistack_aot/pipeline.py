@@ -1,25 +1,24 @@
 """THE ordered list of passes from an ONNX model to a package; read this page first.
 
 import -> rules -> lower -> [per target: schedule -> print -> build] -> package
+
+Compilation may begin at any stage (`Imported`, `Ruled`, `Lowered`, `Planned`): see `go_on`.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Protocol, TypeVar
 
-from unistack_aot.aicf.graph import Graph
-from unistack_aot.aicf.op import Input
-from unistack_aot.aicf.types import TensorType
+from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.artifact import manifest
-from unistack_aot.artifact.tensors import TensorFile
-from unistack_aot.artifact.writer import Written, write_package
-from unistack_aot.base.options import DimRange, DimRequest, Options, dim_ranges
-from unistack_aot.base.symbolic import Ranges, text
+from unistack_aot.artifact.writer import Written
+from unistack_aot.base.errors import BadInput
+from unistack_aot.base.options import DimRequest, Options, dim_ranges
 from unistack_aot.hw.machine import Machine
 from unistack_aot.hw.roofline import Prediction
 from unistack_aot.lower import lower_graph
@@ -28,12 +27,22 @@ from unistack_aot.mcir.stages.lowered import LOWERED
 from unistack_aot.mcir.stages.scheduled import SCHEDULED
 from unistack_aot.mcir.verify_program import verify_program
 from unistack_aot.onnx_in import Imported, import_model
-from unistack_aot.onnx_in.dims import LARGEST
 from unistack_aot.onnx_in.read import Model
+from unistack_aot.packing import (
+    About,
+    Built,
+    GoldenSet,
+    VariantReport,
+    about,
+    certificates,
+    manifest_dims,
+    pack,
+    signature,
+)
 from unistack_aot.rules import RuleReport, apply_rules
-from unistack_aot.runtime.layout import certify
+from unistack_aot.rules.fates import fates
 from unistack_aot.schedule.cost import predict_program, prediction_records
-from unistack_aot.schedule.decision import Record, records
+from unistack_aot.schedule.decision import records
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import (
     BuiltBadly,
@@ -44,10 +53,8 @@ from unistack_aot.targets.target import (
     Source,
     Target,
 )
+from unistack_aot.targets.toolchain import stop_tools
 
-VERSION = "0.1.0"
-UNBOUNDED = LARGEST
-"""The greatest extent of a dimension without a declared bound; index arithmetic relies on it."""
 MOST_DOUBLINGS = 12
 MORE_BUILDS = 12
 """How often a variant is scheduled again because the tool chain could not build a choice well."""
@@ -60,16 +67,7 @@ class Watch(Protocol):
     def __call__(self, stage: str, value: T, /) -> T: ...
 
 
-@dataclass(frozen=True, slots=True)
-class GoldenSet:
-    """Recorded runs for the package's self-test, their files by member name, and a remark."""
-
-    entries: tuple[manifest.Golden, ...] = ()
-    files: Mapping[str, TensorFile] = field(default_factory=dict[str, TensorFile])
-    remark: str = ""
-
-
-GoldenMaker = Callable[[Imported], GoldenSet]
+GoldenMaker = Callable[["Imported | None"], GoldenSet]
 
 
 def unwatched(stage: str, value: T, /) -> T:
@@ -78,29 +76,12 @@ def unwatched(stage: str, value: T, /) -> T:
 
 
 @dataclass(frozen=True, slots=True)
-class VariantReport:
-    """What was built for one target, and how long it took in seconds.
-
-    `predicted` is the time of a run at the sizes `at`, on the machine that map `map` describes.
-    """
-
-    target: str
-    kernels: int
-    launches: int
-    build_seconds: float
-    predicted: float
-    at: Mapping[str, int]
-    map: str
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
-    """What a compilation did."""
+    """What a compilation did; `rules` is None if it began after them."""
 
     model: str
     onnx_nodes: int
-    aicf_nodes: int
-    rules: RuleReport
+    rules: RuleReport | None
     opset: int
     variants: tuple[VariantReport, ...]
     golden: str
@@ -110,14 +91,35 @@ class Report:
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
-    """One variant ready to be packed: manifest entry, machine code, constants."""
+class Ruled:
+    """A graph that the rules are done with."""
 
-    variant: manifest.Variant
-    code: bytes
+    known: About
+    graph: Graph
+    origins: Origins
+    rules: RuleReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lowered:
+    """A memory program without decisions, and its constants by digest."""
+
+    known: About
+    program: Program
     constants: Constants
-    report: VariantReport
-    decisions: Sequence[Record] = ()
+    rules: RuleReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """The decided program of one target."""
+
+    known: About
+    target: str
+    scheduled: Scheduled
+
+
+Stage = Imported | Ruled | Lowered | Planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +153,7 @@ def compile_model(
     )
     requests = requested(options)
     clock = Clock()
-    imported = clock.time("import", lambda: import_model(model, _declared(options)))
+    imported = clock.time("import", lambda: import_model(model, declared(options)))
     return compile_imported(imported, output, options, requests, hooks, clock)
 
 
@@ -167,40 +169,115 @@ def compile_imported(
     imported = hooks.watch("imported", imported)
     graph, fired = clock.time("rules", lambda: apply_rules(imported.graph, imported.origins))
     graph = hooks.watch("rules", graph)
-    lowered = clock.time("lower", lambda: lower_graph(graph, imported.origins))
-    naive, constants = hooks.watch("lowered", lowered)
-    ranges: Ranges = dict(imported.ranges.items())
-    clock.time("verify", lambda: verify_program(naive, LOWERED, ranges))
-    built = [
-        _variant(
-            target,
-            Request(name, level, options.precision, ranges),
-            naive,
-            constants,
-            graph,
-            manifest_dims(imported.ranges, options),
-            hooks,
-        )
+    ruled = Ruled(about(imported), graph, imported.origins, fired)
+    lowered = _lowered(ruled, hooks, clock)
+    return _compile_lowered(lowered, output, options, requests, hooks, clock, imported)
+
+
+def go_on(stage: Stage, output: str | Path, options: Options, hooks: Hooks, clock: Clock) -> Report:
+    """Compile from a stage on; what comes before it is not done again."""
+    requests = requested(options)
+    match stage:
+        case Imported():
+            return compile_imported(stage, output, options, requests, hooks, clock)
+        case Ruled():
+            hooks.watch("rules", stage.graph)
+            lowered = _lowered(stage, hooks, clock)
+            return _compile_lowered(lowered, output, options, requests, hooks, clock)
+        case Lowered():
+            hooks.watch("lowered", (stage.program, stage.constants))
+            hooks.watch("about", stage.known)
+            return _compile_lowered(stage, output, options, requests, hooks, clock)
+        case Planned():
+            hooks.watch("about", stage.known)
+            return _compile_planned(stage, output, options, requests, hooks, clock)
+
+
+def _lowered(ruled: Ruled, hooks: Hooks, clock: Clock) -> Lowered:
+    """The program of a graph, and why some of the model's nodes have no kernel."""
+    graph, rules, known = ruled.graph, ruled.rules, ruled.known
+    lowered = clock.time("lower", lambda: lower_graph(graph, ruled.origins))
+    program, constants = hooks.watch("lowered", lowered)
+    launched = frozenset(name for launch in program.launches() for name in launch.origins)
+    gone = fates(
+        known.operators,
+        known.unused,
+        graph,
+        ruled.origins,
+        rules.firings if rules else (),
+        launched,
+    )
+    # what went before the stage at which compilation began is known from then
+    known = replace(known, gone={**known.gone, **gone})
+    return Lowered(hooks.watch("about", known), program, constants, rules)
+
+
+def _compile_lowered(
+    lowered: Lowered,
+    output: str | Path,
+    options: Options,
+    requests: Sequence[tuple[Target, str, str]],
+    hooks: Hooks,
+    clock: Clock,
+    imported: Imported | None = None,
+) -> Report:
+    known = lowered.known
+    ranges = dict(known.ranges.items())
+    clock.time("verify", lambda: verify_program(lowered.program, LOWERED, ranges))
+    work = [
+        Work(target, Request(name, level, options.precision, ranges), lowered, hooks)
         for target, name, level in requests
     ]
+    sizes = manifest_dims(known.ranges, options)
+    built = clock.time("targets", lambda: _built_together(work, sizes))
+    return _packed(known, built, lowered.rules, output, options, hooks, clock, imported)
+
+
+def _compile_planned(
+    stage: Planned,
+    output: str | Path,
+    options: Options,
+    requests: Sequence[tuple[Target, str, str]],
+    hooks: Hooks,
+    clock: Clock,
+) -> Report:
+    """Print, build and pack a decided program for its one target."""
+    found = [each for each in requests if each[1] == stage.target]
+    if not found:
+        raise BadInput(
+            f"the stage is of {stage.target}", hint=f"compile with --target {stage.target}"
+        )
+    target, name, level = found[0]
+    known = stage.known
+    ranges = dict(known.ranges.items())
+    lowered = Lowered(known, stage.scheduled.program, stage.scheduled.constants)
+    work = Work(target, Request(name, level, options.precision, ranges), lowered, hooks, stage)
+    built = _built_together([work], manifest_dims(known.ranges, options))
+    return _packed(known, built, None, output, options, hooks, clock, None)
+
+
+def _packed(
+    known: About,
+    built: Sequence[Built],
+    rules: RuleReport | None,
+    output: str | Path,
+    options: Options,
+    hooks: Hooks,
+    clock: Clock,
+    imported: Imported | None,
+) -> Report:
+    """Record runs, write the package, and say what was done."""
     make = hooks.golden
     golden = GoldenSet() if make is None else clock.time("golden", lambda: make(imported))
-    written = clock.time(
-        "write", lambda: _write(Path(output), imported, graph, built, golden, options)
-    )
+    written = clock.time("write", lambda: pack(Path(output), known, built, golden, options))
     return Report(
-        imported.name,
-        imported.report.onnx_nodes,
-        sum(1 for _ in graph.nodes()),
-        fired,
-        max(
-            opset
-            for domain, opset in imported.opsets.items()
-            if not domain or len(imported.opsets) == 1
-        ),
+        known.name,
+        known.onnx_nodes,
+        rules,
+        known.opset,
         tuple(b.report for b in built),
         golden.remark,
-        (*imported.report.assumed, *imported.report.refused),
+        known.remarks,
         written,
         clock.seconds,
     )
@@ -229,30 +306,103 @@ def requested(options: Options) -> list[tuple[Target, str, str]]:
     return list({name: (target, name, level) for target, name, level in found}.values())
 
 
-def _declared(options: Options) -> dict[str, int | tuple[int, ...]]:
+def declared(options: Options) -> dict[str, int | tuple[int, ...]]:
+    """What the import must know of dimensions: {"batch": 8} or {"batch": (1, 8)}."""
     return {
         name: size.low if size.low == size.high else (size.low, size.high)
         for name, size in options.dims
     }
 
 
-def _variant(
-    target: Target,
-    request: Request,
-    naive: Program,
-    constants: Constants,
-    graph: Graph,
-    sizes: Sequence[manifest.Dim],
-    hooks: Hooks,
-) -> Built:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """One variant to make: for which target, from what; `planned` if all is decided already."""
+
+    target: Target
+    request: Request
+    lowered: Lowered
+    hooks: Hooks
+    planned: Planned | None = None
+
+    def source(self) -> tuple[Scheduled, Source]:
+        """Schedule and print."""
+        lowered, request, watch = self.lowered, self.request, self.hooks.watch
+        if self.planned is not None:
+            scheduled = self.planned.scheduled
+        else:
+            scheduled = self.target.schedule(lowered.program, lowered.constants, request)
+        scheduled = watch(f"scheduled {request.name}", scheduled)
+        verify_program(scheduled.program, SCHEDULED, request.ranges)
+        dims = {name: number for number, name in enumerate(request.ranges)}
+        names = [t.name for t in lowered.known.inputs], [t.name for t in lowered.known.outputs]
+        keys = _keys(scheduled.program, *names)
+        source = self.target.emit(scheduled.program, request, keys, dims)
+        return scheduled, watch(f"source {request.name}", source)
+
+    def code(self, source: Source) -> tuple[bytes, float]:
+        """Build; the machine code, and the seconds it took. May run beside other work."""
+        start = perf_counter()
+        code = self.target.build(source, self.request, self.hooks.progress)
+        return code, perf_counter() - start
+
+
+@dataclass(frozen=True, slots=True)
+class Building:
+    """A variant whose tools are running; `seconds` were spent before that."""
+
+    work: Work
+    scheduled: Scheduled
+    source: Source
+    code: Future[tuple[bytes, float]]
+    seconds: float
+
+
+def _built_together(work: Sequence[Work], sizes: Sequence[manifest.Dim]) -> list[Built]:
+    """All variants: the tools of one run while the next is scheduled."""
+    with ThreadPoolExecutor(max(1, len(work)), "build") as pool:
+        try:
+            started = [_started(each, pool) for each in work]
+            return [_finished(each, pool, sizes) for each in started]
+        except BaseException:
+            stop_tools()
+            raise
+
+
+def _started(work: Work, pool: ThreadPoolExecutor) -> Building:
     start = perf_counter()
-    scheduled, source, code = _realised(target, request, naive, constants, graph, hooks)
+    scheduled, source = work.source()
+    spent = perf_counter() - start
+    return Building(work, scheduled, source, pool.submit(work.code, source), spent)
+
+
+def _finished(building: Building, pool: ThreadPoolExecutor, sizes: Sequence[manifest.Dim]) -> Built:
+    """The variant; scheduled again with other choices where the tool chain could not build some well."""
+    for attempt in range(MORE_BUILDS + 1):
+        work = building.work
+        try:
+            code, seconds = building.code.result()
+        except BuiltBadly as found:
+            if attempt == MORE_BUILDS or work.planned is not None:
+                raise
+            request = replace(work.request, avoid=(*work.request.avoid, *found.avoid))
+            again = _started(replace(work, request=request), pool)
+            building = replace(again, seconds=building.seconds + again.seconds)
+            continue
+        work.hooks.watch(f"code {work.request.name}", code)
+        return _variant(building, code, building.seconds + seconds, sizes)
+    raise AssertionError("a build either ends or raises")
+
+
+def _variant(
+    building: Building, code: bytes, seconds: float, sizes: Sequence[manifest.Dim]
+) -> Built:
+    target, request = building.work.target, building.work.request
+    scheduled, source = building.scheduled, building.source
     used = {b.key for b in source.buffers if b.kind == "constant"}
     kept = {key: array for key, array in scheduled.constants.items() if key in used}
-    member = f"{request.name.replace(':', '/')}{target.suffix}"
     variant = manifest.Variant(
         target=request.name,
-        code=member,
+        code=f"{request.name.replace(':', '/')}{target.suffix}",
         buffers=source.buffers,
         kernels=source.kernels,
         steps=source.steps,
@@ -266,7 +416,7 @@ def _variant(
         request.name,
         len(source.kernels),
         launches,
-        perf_counter() - start,
+        seconds,
         sum(time.seconds for time in times),
         at,
         machine.id,
@@ -289,113 +439,12 @@ def _predicted(
     return at, predict_program(program, machine, at)
 
 
-def _realised(
-    target: Target,
-    request: Request,
-    naive: Program,
-    constants: Constants,
-    graph: Graph,
-    hooks: Hooks,
-    again: int = MORE_BUILDS,
-) -> tuple[Scheduled, Source, bytes]:
-    """Schedule, print and build; again with other choices where the tool chain could not build some well."""
-    scheduled = target.schedule(naive, constants, request)
-    scheduled = hooks.watch(f"scheduled {request.name}", scheduled)
-    verify_program(scheduled.program, SCHEDULED, request.ranges)
-    dims = {name: number for number, name in enumerate(request.ranges)}
-    source = target.emit(scheduled.program, request, signature_keys(graph, scheduled.program), dims)
-    source = hooks.watch(f"source {request.name}", source)
-    try:
-        code = target.build(source, request, hooks.progress)
-    except BuiltBadly as found:
-        if again == 0:
-            raise
-        request = replace(request, avoid=(*request.avoid, *found.avoid))
-        return _realised(target, request, naive, constants, graph, hooks, again - 1)
-    hooks.watch(f"code {request.name}", code)
-    return scheduled, source, code
-
-
-def certificates(
-    variant: manifest.Variant, dims: Sequence[manifest.Dim]
-) -> tuple[manifest.Certificate, ...]:
-    """Arena bytes and far traffic at the lowest, typical and (if bounded) highest sizes."""
-    choices = [
-        {dim.name: dim.low for dim in dims},
-        {dim.name: dim.typical for dim in dims},
-        {dim.name: dim.typical if dim.high >= UNBOUNDED else dim.high for dim in dims},
-    ]
-    distinct = {tuple(sorted(choice.items())): choice for choice in choices}
-    return tuple(certify(variant, choice) for choice in distinct.values())
-
-
 def signature_keys(graph: Graph, program: Program) -> dict[str, str]:
     """The signature's names of input and output buffers."""
-    inputs = [b.name for b in program.buffers if b.kind is Kind.INPUT]
-    outputs = [b.name for b in program.buffers if b.kind is Kind.OUTPUT]
-    labels = [node.op.label for node in graph.inputs if isinstance(node.op, Input)]
-    names = [name for name, _ in graph.outputs]
-    return dict(zip((*inputs, *outputs), (*labels, *names), strict=True))
+    return _keys(program, *signature(graph))
 
 
-def _tensor(name: str, kind: TensorType) -> manifest.Tensor:
-    return manifest.Tensor(name, kind.dtype.name, tuple(text(d) for d in kind.shape))
-
-
-def manifest_dims(
-    ranges: Mapping[str, tuple[int, int | None]], options: Options | None = None
-) -> tuple[manifest.Dim, ...]:
-    """The symbolic dimensions as the package describes them."""
-    return tuple(
-        _dim(name, bounds, options.dim(name) if options else None)
-        for name, bounds in ranges.items()
-    )
-
-
-def _dim(name: str, bounds: tuple[int, int | None], asked: DimRange | None) -> manifest.Dim:
-    low, high = bounds
-    last = UNBOUNDED if high is None else high
-    typical = low if high is None else high
-    if asked is not None and low <= asked.typical <= last:
-        typical = asked.typical
-    return manifest.Dim(name, low, last, typical)
-
-
-def _write(
-    path: Path,
-    imported: Imported,
-    graph: Graph,
-    built: Sequence[Built],
-    golden: GoldenSet,
-    options: Options,
-) -> Written:
-    constants = {key: array for b in built for key, array in b.constants.items()}
-    description = manifest.Manifest(
-        producer=f"unistack_aot {VERSION}",
-        model=imported.name,
-        inputs=tuple(_tensor(node.op.label, node.tensor) for node in graph.inputs),  # type: ignore[attr-defined]
-        outputs=tuple(_tensor(name, node.tensor) for name, node in graph.outputs),
-        variants=tuple(b.variant for b in built),
-        dims=manifest_dims(imported.ranges, options),
-        golden=golden.entries,
-        options=(f"precision={options.precision}",),
-    )
-    contents: dict[str, object] = {b.variant.code: b.code for b in built}
-    contents["weights.safetensors"] = TensorFile(constants)
-    contents.update(golden.files)
-    contents["lock.json"] = json.dumps(_lock(built, options), sort_keys=True, indent=1).encode()
-    return write_package(path, description, contents)  # type: ignore[arg-type]
-
-
-def _lock(built: Sequence[Built], options: Options) -> dict[str, object]:
-    """What was asked and what was decided, by variant; docs/mcir.md describes it."""
-    decisions = {b.variant.target: list(b.decisions) for b in built}
-    predicted = {
-        b.variant.target: {
-            "seconds": b.report.predicted,
-            "at": dict(b.report.at),
-            "map": b.report.map,
-        }
-        for b in built
-    }
-    return {"options": options.digest, "decisions": decisions, "predicted": predicted}
+def _keys(program: Program, inputs: Sequence[str], outputs: Sequence[str]) -> dict[str, str]:
+    buffers = [b.name for b in program.buffers if b.kind is Kind.INPUT]
+    buffers += [b.name for b in program.buffers if b.kind is Kind.OUTPUT]
+    return dict(zip(buffers, (*inputs, *outputs), strict=True))

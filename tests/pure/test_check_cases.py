@@ -10,7 +10,7 @@ from unistack_aot.artifact.manifest import Dim, Manifest, Tensor
 from unistack_aot.base.errors import BadInput
 from unistack_aot.check.cases import LARGEST_INPUTS, named, sizes_to_try
 from unistack_aot.check.feeds import FEW, Values, drawn, ranges_of_inputs
-from unistack_aot.pipeline import UNBOUNDED
+from unistack_aot.packing import UNBOUNDED
 
 
 def manifest(*dims: Dim, shape: tuple[str, ...] = ("n",)) -> Manifest:

@@ -159,7 +159,8 @@ def test_unknown_dimension(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             ["--from", "30-cpu.facts.txt"],
             (
                 "compilation cannot go on from 30-cpu.facts.txt\n"
-                "  do: give a dumped 01-imported.aicf, 02-rules.aicf or 10-lowered.mcir"
+                "  do: give a dumped 01-imported.aicf, 02-rules.aicf, 10-lowered.mcir or "
+                "11-scheduled-TARGET.mcir"
             ),
         ),
     ],

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from unistack_aot.aicf.graph import Graph
+from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, ArrayData, Constant, Input, Op, snake_case
 from unistack_aot.aicf.types import TensorType, TupleType, Type
@@ -30,6 +30,7 @@ _TOKEN = re.compile(
     r"|(?P<word>[A-Za-z_][A-Za-z0-9_.]*)"
     r"|(?P<mark>//|[-+*%(),=:;~{}\[\]])"
 )
+_FROM = re.compile(r"[ \t]*# from ([^\n]*)")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "none": None}
 _DTYPES = frozenset(
     ["f64", "f32", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool"]
@@ -43,6 +44,16 @@ def parse_graph(source: str, constants: Mapping[str, Array] | None = None) -> Gr
     graph = reader.graph()
     reader.expect("end")
     return graph
+
+
+def parse_traced(
+    source: str, constants: Mapping[str, Array] | None = None
+) -> tuple[Graph, Origins]:
+    """A graph, and the ONNX nodes that its comments (`# from "name"`) say values come from."""
+    reader = _Reader(source, tuple(tokens_of(source, _TOKEN, _bad)), dict(constants or {}))
+    graph = reader.graph()
+    reader.expect("end")
+    return graph, reader.origins
 
 
 def parse_example(source: str, constants: Mapping[str, Array] | None = None) -> Graph:
@@ -100,6 +111,7 @@ class _Reader:
         self.source, self.tokens, self.at = source, tokens, 0
         self.constants = constants
         self.scope = _Scope()
+        self.origins = Origins()
 
     def fail(self, why: str) -> NoReturn:
         raise _bad(self.source, self.tokens[self.at].at, why)
@@ -168,10 +180,20 @@ class _Reader:
         if self.take("%"):
             name = self.label()
             if self.take("="):
-                self.scope.values[name] = self.operand()
+                value = self.scope.values[name] = self.operand()
+                self.origins.add(value, self.comment())
                 return None
             self.at = start
         return self.operand()
+
+    def comment(self) -> tuple[str, ...]:
+        """The names in a comment `# from "a", "b"` right after the last token."""
+        last = self.tokens[self.at - 1]
+        found = _FROM.match(self.source, last.at + len(last.word))
+        try:
+            return tuple(map(str, json.loads(f"[{found[1]}]"))) if found else ()
+        except ValueError:
+            return ()
 
     def operand(self) -> Node:
         if self.take("%"):

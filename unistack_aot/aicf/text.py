@@ -17,6 +17,7 @@ from unistack_aot.base.dtypes import ALL, DType
 from unistack_aot.base.symbolic import Sym, text
 
 LITERAL = 8  # elements up to which a constant is written out
+SHORT = 16  # characters of a digest by which text names a constant
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*")
 RESERVED = frozenset(d.name for d in ALL) | {"true", "false", "none", "inf", "nan"}
 
@@ -28,19 +29,24 @@ def print_graph(graph: Graph, origins: Origins | None = None) -> str:
 
 def constants_of(graph: Graph) -> dict[str, Array]:
     """The arrays that the text of `graph` names by hash, regions included."""
+    return {digest[:SHORT]: array for digest, array in arrays_of(graph).items()}
+
+
+def arrays_of(graph: Graph) -> dict[str, Array]:
+    """The constants of a graph and its regions by digest."""
     found: dict[str, Array] = {}
     pending = [graph]
     while pending:
         for node in pending.pop().nodes():
             if isinstance(node.op, Constant):
-                found[short(node.op.data)] = node.op.data.array
+                found[node.op.data.digest] = node.op.data.array
             pending += [v for _, v in attributes(node.op) if isinstance(v, Graph)]
     return found
 
 
 def short(data: ArrayData) -> str:
     """The hash by which text names a constant."""
-    return data.digest[:16]
+    return data.digest[:SHORT]
 
 
 def attributes(op: object) -> list[tuple[str, Any]]:

@@ -120,10 +120,12 @@ class Launch:
     """Run kernel number ``kernel`` with ``buffers`` for its pointer parameters, in order.
 
     Launches are numbered in pre-order over the variant; ``ua_run`` takes these numbers.
+    ``origins`` are the ONNX nodes that this launch computes; its kernel may serve others as well.
     """
 
     kernel: int
     buffers: tuple[int, ...]
+    origins: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

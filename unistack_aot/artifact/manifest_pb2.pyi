@@ -204,12 +204,14 @@ class Step(_message.Message):
     def __init__(self, launch: _Optional[_Union[Launch, _Mapping]] = ..., if_: _Optional[_Union[If, _Mapping]] = ..., loop: _Optional[_Union[Loop, _Mapping]] = ..., copy: _Optional[_Union[Copy, _Mapping]] = ..., fill: _Optional[_Union[Fill, _Mapping]] = ..., refuse: _Optional[_Union[Refuse, _Mapping]] = ...) -> None: ...
 
 class Launch(_message.Message):
-    __slots__ = ("kernel", "buffers")
+    __slots__ = ("kernel", "buffers", "origins")
     KERNEL_FIELD_NUMBER: _ClassVar[int]
     BUFFERS_FIELD_NUMBER: _ClassVar[int]
+    ORIGINS_FIELD_NUMBER: _ClassVar[int]
     kernel: int
     buffers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, kernel: _Optional[int] = ..., buffers: _Optional[_Iterable[int]] = ...) -> None: ...
+    origins: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, kernel: _Optional[int] = ..., buffers: _Optional[_Iterable[int]] = ..., origins: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class If(_message.Message):
     __slots__ = ("condition", "then", "otherwise")

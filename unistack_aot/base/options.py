@@ -59,6 +59,8 @@ class Options:
     """Folder for the numbered texts of every stage."""
     override: Path | None = None
     """Folder with texts that replace stages."""
+    start: Path | None = None
+    """Text of the stage that compilation begins with."""
 
     def __post_init__(self) -> None:
         if self.precision not in get_args(Precision):
@@ -80,15 +82,17 @@ class Options:
         """SHA-256, in hex, of everything that may alter the package."""
         kept = {f.name: getattr(self, f.name) for f in fields(self) if not f.metadata.get("looks")}
         kept["dims"] = [[name, d.low, d.typical, d.high] for name, d in self.dims]
+        kept["start"] = None if self.start is None else _contents(self.start.parent, self.start)
         kept["override"] = None if self.override is None else _contents(self.override)
         return sha256(json.dumps(kept, sort_keys=True).encode()).hexdigest()
 
 
-def _contents(folder: Path) -> list[list[str]]:
-    """Names and hashes of the files in a folder; BadInput if there is no such folder."""
+def _contents(folder: Path, only: Path | None = None) -> list[list[str]]:
+    """Names and hashes of the files in a folder, or of one; BadInput if there is no such folder."""
     if not folder.is_dir():
         raise BadInput("the override folder does not exist", at=folder)
-    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    found = folder.rglob("*") if only is None else [only]
+    files = sorted(path for path in found if path.is_file())
     return [
         [path.relative_to(folder).as_posix(), sha256(path.read_bytes()).hexdigest()]
         for path in files

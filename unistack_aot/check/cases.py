@@ -9,7 +9,7 @@ from unistack_aot.artifact.manifest import Dim, Manifest
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.options import DimRequest
 from unistack_aot.check.feeds import shape_of
-from unistack_aot.pipeline import UNBOUNDED
+from unistack_aot.packing import UNBOUNDED
 
 SMALL = (3, 7, 5, 11, 9, 13)
 """Sizes tried for dimensions without a declared bound: odd, and different for each dimension."""

@@ -31,7 +31,7 @@ from unistack_aot.check.verdict import OutputResult, Verdict
 from unistack_aot.onnx_in import Imported, import_model
 from unistack_aot.onnx_in.dims import axis_names
 from unistack_aot.onnx_in.read import Model, read_model
-from unistack_aot.pipeline import UNBOUNDED
+from unistack_aot.packing import UNBOUNDED
 from unistack_aot.runtime.session import Session, load
 
 DISTURBED_RUNS = 4

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from unistack_aot import pipeline
 from unistack_aot.base.errors import BadInput
-from unistack_aot.base.options import DimRequest
+from unistack_aot.base.options import DimRequest, Options
 from unistack_aot.check.golden import golden_set
 from unistack_aot.check.tolerance import Rounding
-from unistack_aot.onnx_in import Imported
+from unistack_aot.onnx_in import Imported, import_model
+from unistack_aot.onnx_in.dims import Declared
 from unistack_aot.onnx_in.read import Model
-from unistack_aot.pipeline import GoldenSet, Hooks, Report
+from unistack_aot.packing import GoldenSet
+from unistack_aot.pipeline import Clock, Hooks, Report, Stage, declared
 
 
 def compile_model(
@@ -41,12 +43,31 @@ def compile_model(
     model = Path(model) if isinstance(model, str) else model
     watching = hooks or Hooks()
     if golden:
-        watching = replace(watching, golden=partial(_recorded, model, Rounding(precision)))
+        made = partial(_recorded, model, Rounding(precision), {})
+        watching = replace(watching, golden=made)
     return pipeline.compile_model(model, output, targets, dims, precision, watching, override)
 
 
-def _recorded(model: Model, rounding: Rounding, imported: Imported) -> GoldenSet:
-    return golden_set(model, imported, rounding)
+def compile_from(
+    stage: Stage,
+    model: Model | None,
+    output: str | Path,
+    options: Options,
+    hooks: Hooks,
+    golden: bool = True,
+) -> Report:
+    """Compile from a stage on (pipeline.go_on); runs are recorded only if the `model` is given."""
+    writable(Path(output))
+    if golden and model is not None:
+        made = partial(_recorded, model, Rounding(options.precision), declared(options))
+        hooks = replace(hooks, golden=made)
+    return pipeline.go_on(stage, output, options, hooks, Clock())
+
+
+def _recorded(
+    model: Model, rounding: Rounding, dims: Declared, imported: Imported | None
+) -> GoldenSet:
+    return golden_set(model, imported or import_model(model, dims), rounding)
 
 
 def writable(output: Path) -> None:

@@ -17,7 +17,7 @@ from unistack_aot.check.oracles import Feeds, Runtime, bound, exact
 from unistack_aot.check.tolerance import Rounding, bounds, magnitudes
 from unistack_aot.onnx_in import Imported
 from unistack_aot.onnx_in.read import Model
-from unistack_aot.pipeline import GoldenSet, manifest_dims
+from unistack_aot.packing import GoldenSet, manifest_dims
 
 MEMBER = "golden.safetensors"
 LARGEST = 4 << 20

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
 from unistack_aot.artifact.reader import open_package
 from unistack_aot.base.errors import BadInput, UnistackError
-from unistack_aot.base.options import DimRange, parse_dim
+from unistack_aot.base.options import DimRange, Options, parse_dim
 from unistack_aot.check import Verdict, check, compile_model
+from unistack_aot.check.compile import compile_from
 from unistack_aot.check.verdict import shown, table
 from unistack_aot.cli.dump import Dump
 from unistack_aot.cli.face import Face, duration, plural, size
 from unistack_aot.cli.memory import memory_line
+from unistack_aot.cli.restart import stage_of
 from unistack_aot.cli.targets import default_targets
-from unistack_aot.pipeline import Hooks, Report, VariantReport
+from unistack_aot.packing import VariantReport
+from unistack_aot.pipeline import Hooks, Planned, Report, Ruled, Stage
 from unistack_aot.runtime.devices import gpu_present
 
 EXAMPLE = "unistack-aot bert.onnx -o bert.pkg --target cpu --dim batch=1..8"
@@ -23,7 +27,7 @@ EXAMPLE = "unistack-aot bert.onnx -o bert.pkg --target cpu --dim batch=1..8"
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
-    parser.add_argument("model", type=Path, help="an .onnx file")
+    parser.add_argument("model", type=Path, nargs="?", help="an .onnx file")
     parser.add_argument("-o", "--output", type=Path, help="the package (default: MODEL.pkg)")
     parser.add_argument(
         "--target",
@@ -39,7 +43,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         help="batch=8, batch=1..8 or batch=1..4..8 (lowest, typical, highest)",
     )
     parser.add_argument(
-        "--precision", default="f32", metavar="TYPE", help="of contractions: f32, tf32, f16, bf16"
+        "--precision", metavar="TYPE", help="of contractions: f32 (default), tf32, f16, bf16"
     )
     parser.add_argument("--no-check", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument("--no-golden", action="store_true", help="record no run for the self-test")
@@ -47,7 +51,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     looks.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
     looks.add_argument("--ptx", action="store_true", help="with --dump: PTX of CUDA targets too")
     looks.add_argument(
-        "--from", dest="start", type=Path, metavar="FILE", help="go on from a stage as dumped"
+        "--from",
+        dest="start",
+        type=Path,
+        metavar="FILE",
+        help="go on from a dumped stage; with MODEL, the result is checked against it",
     )
     looks.add_argument(
         "--override", type=Path, metavar="DIR", help="stages that replace those of the same name"
@@ -56,26 +64,37 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace, face: Face) -> int:
     """Compile; 1 if the result fails its check."""
-    output: Path = options.output or options.model.with_suffix(".pkg").absolute()
-    dims = dims_of(options.dim)
-    targets = tuple(options.target) if options.target else default_targets()
+    output = _output(options)
+    start, asked = _asked(options)
     if options.ptx and not options.dump:
         raise BadInput("--ptx without --dump", hint="say where to write it: --dump DIR")
-    watch = Dump(options.model, options.dump, options.override, options.start, options.ptx)
+    origins = start.origins if isinstance(start, Ruled) else None
+    watch = Dump(options.model, options.dump, options.override, asked, origins, options.ptx)
     with face.progress() as bars:
-        report = compile_model(
-            options.model,
-            output,
-            targets,
-            {name: (size.low, size.typical, size.high) for name, size in dims.items()},
-            options.precision,
-            golden=not options.no_golden,
-            override=watch.folder,
-            hooks=Hooks(progress=bars, watch=watch),
-        )
+        hooks = Hooks(progress=bars, watch=watch)
+        golden = not options.no_golden
+        if start is not None:
+            report = compile_from(start, options.model, output, asked, hooks, golden)
+        else:
+            sizes = {name: (size.low, size.typical, size.high) for name, size in asked.dims}
+            report = compile_model(
+                options.model,
+                output,
+                asked.targets,
+                sizes,
+                asked.precision,
+                golden,
+                options.override,
+                hooks,
+            )
     watch.finish()
     _present(report, face)
-    verdicts = [] if options.no_check else _checked(options.model, report, face)
+    verdicts: list[Verdict] = []
+    if options.model is None:
+        face.say("  not checked      without the model there is nothing to compare with")
+        face.fact(not_checked={"model": "not given"}, checks=[])
+    elif not options.no_check:
+        verdicts = _checked(options.model, report, face)
     face.say(
         f"wrote {output}  {size(report.written.nbytes)}  sha256 {report.written.sha256[:16]}..."
     )
@@ -88,6 +107,40 @@ def run(options: argparse.Namespace, face: Face) -> int:
     if options.dump:
         face.say(f"stages are in {options.dump}/index.txt")
     return 0 if all(verdict.passed for verdict in verdicts) else 1
+
+
+def _output(options: argparse.Namespace) -> Path:
+    if options.model is None and options.start is None:
+        raise BadInput("no model is given", hint="unistack-aot MODEL.onnx -o FILE.pkg")
+    if options.output is not None:
+        return options.output
+    if options.model is None:
+        raise BadInput("no name for the package", hint="give -o FILE.pkg")
+    return options.model.with_suffix(".pkg").absolute()
+
+
+def _asked(options: argparse.Namespace) -> tuple[Stage | None, Options]:
+    """The stage to begin with, if not with the model, and what was asked for.
+
+    A stage keeps the sizes, precision and targets that it was dumped under, unless others are given.
+    """
+    written = tuple(options.target or ())
+    if options.start is None:
+        asked = Options(
+            targets=written or default_targets(),
+            dims=tuple(sorted(dims_of(options.dim).items())),
+            precision=options.precision or "f32",
+            override=options.override,
+        )
+        return None, asked
+    if options.override is not None:
+        raise BadInput("--from and --override together", hint="put the stage into the folder")
+    if options.dim:
+        raise BadInput("--from and --dim together", hint="a stage keeps the sizes of its dump")
+    stage, dumped = stage_of(options.start)
+    targets = written or ((stage.target,) if isinstance(stage, Planned) else dumped.targets)
+    precision = options.precision or dumped.precision
+    return stage, replace(dumped, targets=targets, precision=precision, start=options.start)
 
 
 def dims_of(written: list[str]) -> dict[str, DimRange]:
@@ -104,10 +157,14 @@ def dims_of(written: list[str]) -> dict[str, DimRange]:
 def _present(report: Report, face: Face) -> None:
     kernels = max((v.kernels for v in report.variants), default=0)
     rules = report.rules
+    done = (
+        "rules: done before"
+        if rules is None
+        else f"rules: {rules.total} fired; {rules.before} values in, {rules.after} out"
+    )
     face.say(
         f"{report.model}  {plural(report.onnx_nodes, 'node')}, opset {report.opset}  ->  "
-        f"{plural(kernels, 'kernel')}  (rules: {rules.total} fired; "
-        f"{rules.before} values in, {rules.after} out)"
+        f"{plural(kernels, 'kernel')}  ({done})"
     )
     manifest = open_package(report.written.path).manifest
     memory = {variant.target: memory_line(manifest, variant) for variant in manifest.variants}
@@ -130,7 +187,7 @@ def _present(report: Report, face: Face) -> None:
         model=report.model,
         nodes=report.onnx_nodes,
         opset=report.opset,
-        rules_fired=report.rules.total,
+        rules_fired=None if rules is None else rules.total,
         seconds=dict(report.seconds),
         remarks=list(report.remarks),
         variants=[

@@ -4,8 +4,8 @@
     11-scheduled-cpu-x86-64-v3.mcir  20-cpu-x86-64-v3-kernels_0.cpp  30-cpu-x86-64-v3.facts.txt
     20-cuda-sm_90-kernels.cu  21-cuda-sm_90-kernels.ptx  22-cuda-sm_90-k0.sass
 
-`index.txt` lists them and says where a stage changed nothing. Constants that texts name by hash
-are in `constants.safetensors`.
+`index.txt` lists them and says where a stage changed nothing. Constants that texts name by hash, and
+what else a restart needs, lie beside them (restart.py).
 """
 
 from __future__ import annotations
@@ -15,52 +15,67 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-import numpy as np
-from safetensors.numpy import load_file, save_file
-
-from unistack_aot.aicf.graph import Graph
-from unistack_aot.aicf.parse import parse_graph
-from unistack_aot.aicf.text import constants_of, print_graph
+from unistack_aot.aicf.graph import Graph, Origins
+from unistack_aot.aicf.op import Input
+from unistack_aot.aicf.text import arrays_of, print_graph
+from unistack_aot.artifact.manifest import Tensor
 from unistack_aot.base.errors import BadInput
+from unistack_aot.base.options import Options
+from unistack_aot.base.symbolic import text as dim_text
 from unistack_aot.cli.face import columns, size
 from unistack_aot.cli.listing import model_lines
+from unistack_aot.cli.restart import (
+    CONSTANTS,
+    boundary_of,
+    constants_for,
+    read_constants,
+    read_graph,
+    read_program,
+    write_constants,
+    write_model,
+    write_plan,
+)
 from unistack_aot.mcir.program import Program
-from unistack_aot.mcir.program_parse import parse_program
+from unistack_aot.mcir.stages.lowered import LOWERED
+from unistack_aot.mcir.stages.scheduled import SCHEDULED
+from unistack_aot.mcir.stages.stage import Stage
 from unistack_aot.mcir.text import program_text
 from unistack_aot.onnx_in import Imported
 from unistack_aot.onnx_in.read import read_model
+from unistack_aot.packing import About
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Scheduled, Source
 
 T = TypeVar("T")
-CONSTANTS = "constants.safetensors"
-NUMBERS = {"imported": "01", "rules": "02", "lowered": "10", "scheduled": "11", "source": "20"}
-RESTARTS = ("01-imported.aicf", "02-rules.aicf", "10-lowered.mcir")
 
 
 class Dump:
-    """A watch over the pipeline: writes stages to a folder, takes them from another."""
+    """A watch over the pipeline: writes stages to a folder, takes them from another.
+
+    `origins` are those of the graph that compilation begins with, if it is not imported.
+    """
 
     def __init__(
         self,
-        model: Path,
+        model: Path | None,
         folder: Path | None,
         override: Path | None,
-        start: Path | None,
+        options: Options,
+        origins: Origins | None = None,
         intermediate: bool = False,
     ) -> None:
-        self.folder = override
         self._model = model
         self._into = folder
         self._intermediate = intermediate
         self._sources: dict[str, Source] = {}
+        self._options = options
+        self._origins = origins or Origins()
         self._last: dict[str, str] = {}
         self._lines: list[str] = []
         self._constants: dict[str, Any] = {}
-        self._imported: Imported | None = None
-        self._replacements = _replacements(override, start)
-        if start is not None:
-            self.folder = start.parent
+        self._known: About | None = None
+        self._ranges: Mapping[str, tuple[int, int | None]] = {}
+        self._replacements = _replacements(override)
         self._used: set[str] = set()
 
     def __call__(self, stage: str, value: T, /) -> T:
@@ -70,17 +85,23 @@ class Dump:
         changed: Any = value
         match value:
             case Imported():
-                self._imported = value
-                graph = self._graph("01-imported.aicf", value.graph, value)
+                self._origins, self._ranges = value.origins, value.ranges
+                self._listed()
+                graph = self._graph("01-imported.aicf", value.graph)
                 changed = value if graph is value.graph else replace(value, graph=graph)
             case Graph():
-                assert self._imported is not None
-                changed = self._graph("02-rules.aicf", value, self._imported)
+                changed = self._graph("02-rules.aicf", value)
+            case About():
+                self._known, self._ranges = value, value.ranges
             case (Program() as program, constants):
-                changed = (self._program("10-lowered.mcir", program), constants)
-            case Scheduled(program=program):
+                changed = self._program("10-lowered.mcir", program, constants, LOWERED)
+                self._constants |= dict(changed[1])
+            case Scheduled(program=program, constants=constants):
                 name = f"11-scheduled-{place}.mcir"
-                changed = replace(value, program=self._program(name, program))
+                program, constants = self._program(name, program, constants, SCHEDULED)
+                changed = replace(value, program=program, constants=constants)
+                if self._into is not None:
+                    write_plan(self._into, place, target, changed)
             case Source():
                 changed = self._source(place, value)
             case bytes():
@@ -90,7 +111,7 @@ class Dump:
         return cast(T, changed)
 
     def finish(self) -> None:
-        """Write the index and the constants; BadInput for a replacement that no stage took."""
+        """Write the index and what a restart needs; BadInput for a replacement that no stage took."""
         unused = sorted(self._replacements.keys() - self._used)
         if unused:
             raise BadInput(
@@ -100,33 +121,39 @@ class Dump:
         if self._into is None:
             return
         (self._into / "index.txt").write_text("\n".join(self._lines) + "\n")
-        if self._constants:
-            save_file(self._constants, str(self._into / CONSTANTS))
+        write_constants(self._into / CONSTANTS, self._constants)
+        if self._known is not None:
+            write_model(self._into, self._known, self._options)
 
-    def _graph(self, name: str, graph: Graph, imported: Imported) -> Graph:
+    def _listed(self) -> None:
+        if self._into is not None and self._model is not None:
+            self._write("00-model.txt", "\n".join(model_lines(read_model(self._model).proto)))
+
+    def _graph(self, name: str, graph: Graph) -> Graph:
         if name in self._replacements:
-            text, constants = self._replacements[name]
+            file = self._replacements[name]
             self._used.add(name)
-            graph = parse_graph(text, {**constants_of(graph), **constants})
+            constants = {**arrays_of(graph), **read_constants(file.parent)}
+            graph, origins = read_graph(file, constants, _signature(graph))
+            for node, labels in origins.names.items():
+                self._origins.add(node, labels)
         if self._into is not None:
-            if name.startswith("01"):
-                lines = model_lines(read_model(self._model).proto)
-                self._write("00-model.txt", "\n".join(lines))
-            self._constants |= {
-                key: np.ascontiguousarray(array)
-                for key, array in constants_of(graph).items()
-                if array.dtype.name != "bfloat16"
-            }
-            self._write(name, print_graph(graph, imported.origins), "aicf")
+            self._constants |= arrays_of(graph)
+            self._write(name, print_graph(graph, self._origins), "aicf")
         return graph
 
-    def _program(self, name: str, program: Program) -> Program:
+    def _program(
+        self, name: str, program: Program, constants: Mapping[str, Any], stage: Stage
+    ) -> tuple[Program, Mapping[str, Any]]:
         if name in self._replacements:
-            program = parse_program(self._replacements[name][0])
+            file = self._replacements[name]
             self._used.add(name)
+            program = read_program(file, stage, self._ranges, boundary_of(program))
+            beside = {**constants, **read_constants(file.parent)}
+            constants = constants_for(file, program, beside)
         if self._into is not None:
             self._write(name, program_text(program))
-        return program
+        return program, constants
 
     def _source(self, place: str, source: Source) -> Source:
         files: list[tuple[str, str]] = []
@@ -134,7 +161,7 @@ class Dump:
             ending = "" if "." in name else ".cpp"
             file = f"20-{place}-{name}{ending}"
             if file in self._replacements:
-                text = self._replacements[file][0]
+                text = self._replacements[file].read_text()
                 self._used.add(file)
             self._write(file, text)
             files.append((name, text))
@@ -168,34 +195,28 @@ class Dump:
             self._last[chain] = text
 
 
-Replacement = tuple[str, Mapping[str, Any]]
+def _signature(graph: Graph) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    inputs = [(n.op.label, n.tensor) for n in graph.inputs if isinstance(n.op, Input)]
+    outputs = [(name, node.tensor) for name, node in graph.outputs]
+    made = [
+        tuple(
+            Tensor(name, kind.dtype.name, tuple(map(dim_text, kind.shape))) for name, kind in side
+        )
+        for side in (inputs, outputs)
+    ]
+    return made[0], made[1]
 
 
-def _replacements(override: Path | None, start: Path | None) -> dict[str, Replacement]:
-    """Texts by stage file name, with the constants that lie beside them."""
-    if override is not None and start is not None:
-        raise BadInput("--from and --override together", hint="put the stage into the folder")
-    if start is not None:
-        if start.name not in RESTARTS:
-            raise BadInput(
-                f"compilation cannot go on from {start.name}",
-                hint=f"give a dumped {', '.join(RESTARTS[:-1])} or {RESTARTS[-1]}",
-            )
-        if not start.is_file():
-            raise BadInput(f"there is no file {start}", hint="write stages with --dump DIR")
-        return {start.name: (start.read_text(), _constants(start.parent))}
+def _replacements(override: Path | None) -> dict[str, Path]:
+    """Stage files of a folder by name."""
     if override is None:
         return {}
     if not override.is_dir():
         raise BadInput(f"the override folder {override} does not exist", hint="create it first")
-    constants = _constants(override)
     return {
-        path.name: (path.read_text(), constants)
+        path.name: path
         for path in sorted(override.iterdir())
-        if path.is_file() and path.name not in (CONSTANTS, "index.txt")
+        if path.is_file()
+        and path.suffix not in (".json", ".safetensors")
+        and path.name != "index.txt"
     }
-
-
-def _constants(folder: Path) -> Mapping[str, Any]:
-    file = folder / CONSTANTS
-    return load_file(str(file)) if file.is_file() else {}

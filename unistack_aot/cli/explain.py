@@ -1,26 +1,44 @@
-"""`unistack-aot explain PACKAGE`: what each kernel computes and why it is as it is."""
+"""`unistack-aot explain PACKAGE`: what each kernel computes and why it is as it is.
+
+Every line comes from what the package records: the manifest, `lock.json`, `provenance.json`. Not
+here: reading those records (records.py).
+"""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
 
 from unistack_aot.artifact.manifest import Kernel, Launch, Variant
 from unistack_aot.artifact.reader import Package, open_package
 from unistack_aot.base.errors import BadInput
 from unistack_aot.cli.face import Face, plural, size
+from unistack_aot.cli.records import (
+    Record,
+    choice,
+    decisions_of,
+    fused,
+    grouped,
+    is_fusion,
+    nodes_of,
+    saved_bytes,
+)
 from unistack_aot.cli.rules import explain_rule
 from unistack_aot.runtime.layout import value
 
 EXAMPLE = "unistack-aot explain bert.pkg --kernel 12"
+SHOWN = 100  # characters of ONNX names where all kernels are listed
+LABEL = 20
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """What the verb takes."""
     parser.add_argument("file", type=Path, help="a package, or with --rule the .onnx model")
     parser.add_argument("--kernel", type=int, metavar="N", help="only this one, in full")
-    parser.add_argument("--target", help="of which variant (default: the first)")
+    parser.add_argument("--node", metavar="NAME", help="what became of a node of the ONNX model")
+    parser.add_argument("--target", help="of which variant (default: the first; --node: all)")
     parser.add_argument(
         "--rule", metavar="NAME", help="where a rewrite fired, and why not elsewhere"
     )
@@ -29,11 +47,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, face: Face) -> int:
     """Explain."""
     if options.rule:
-        for line in explain_rule(options.file, options.rule).split("\n"):
+        report = explain_rule(options.file, options.rule)
+        for line in report.text.split("\n"):
             face.say(line)
-        face.fact(rule=options.rule)
+        face.fact(rule=options.rule, fired=report.fired, refused=report.refused)
         return 0
     package = open_package(options.file)
+    if options.node is not None:
+        return _node(package, options.node, options.target, face)
     variant = _chosen(package, options.target)
     if options.kernel is not None and not 0 <= options.kernel < len(variant.kernels):
         raise BadInput(
@@ -42,15 +63,13 @@ def run(options: argparse.Namespace, face: Face) -> int:
             hint=f"kernels are numbered 0..{len(variant.kernels) - 1}",
         )
     sizes = {dim.name: max(dim.typical, 1) for dim in package.manifest.dims}
-    records = _decisions(package, variant)
+    records = decisions_of(package, variant)
     wanted = range(len(variant.kernels)) if options.kernel is None else [options.kernel]
     at = ", ".join(f"{name} {number}" for name, number in sizes.items())
     face.say(f"{package.manifest.model} on {variant.target}{f', at {at}' if at else ''}")
-    facts = [
-        _explain(number, variant, sizes, records, options.kernel is not None, face)
-        for number in wanted
-    ]
-    face.fact(target=variant.target, kernels=facts)
+    story = Story(variant, sizes, options.kernel is not None, _precision(package), face)
+    facts = [story.kernel(n, records.get(variant.kernels[n].symbol, [])) for n in wanted]
+    face.fact(model=package.manifest.model, target=variant.target, at=sizes, kernels=facts)
     return 0
 
 
@@ -65,80 +84,122 @@ def _chosen(package: Package, target: str | None) -> Variant:
     raise BadInput(f"no variant for {target!r}", hint=f"the package holds {held}")
 
 
-def _decisions(package: Package, variant: Variant) -> dict[str, list[dict[str, Any]]]:
-    """Decision records of the lock file by kernel symbol."""
-    if "lock.json" not in {member.name for member in package.manifest.members}:
-        return {}
-    lock = package.document("lock.json")
-    found: dict[str, list[dict[str, Any]]] = {}
-    for record in lock.get("decisions", {}).get(variant.target, []):
-        found.setdefault(str(record.get("kernel", "")), []).append(record)
-    return found
+def _precision(package: Package) -> str:
+    """What contractions may be computed in, as the package records it."""
+    found = dict(option.split("=", 1) for option in package.manifest.options if "=" in option)
+    return found.get("precision", "")
 
 
-def _explain(
-    number: int,
-    variant: Variant,
-    sizes: dict[str, int],
-    records: dict[str, list[dict[str, Any]]],
-    full: bool,
-    face: Face,
-) -> dict[str, object]:
-    kernel = variant.kernels[number]
-    launches = [step for step in variant.launches if step.kernel == number]
-    far = sum(_traffic(variant, kernel, launch, sizes) for launch in launches)
-    nodes = ", ".join(kernel.origins) or "no node of its own"
-    face.say(f"kernel {number}  {kernel.symbol}   <- {nodes if full else _shortened(nodes)}")
-    face.say(f"  launched    {plural(len(launches), 'time')} per run")
-    face.say(f"  touches     {size(far)} of far memory (sizes of its operands, all launches)")
-    if full:
-        for launch in launches[:4]:
-            face.say(f"  operands    {_operands(variant, kernel, launch)}")
-        grid = [" x ".join(kernel.grid), " x ".join(kernel.block)]
-        if variant.target.split(":")[0] != "cpu":
-            face.say(
-                f"  grid        {grid[0]} blocks of {grid[1]} threads, "
-                f"{kernel.shared_bytes} bytes shared"
-            )
-        if kernel.text:
-            face.say(f"  computes    {kernel.text}")
-    decisions = records.get(kernel.symbol, [])
-    face.table(
-        [
-            (f"{record['what']:<10}", record["chosen"], _because(record, full))
-            for record in decisions
+class Story:
+    """What is said of the kernels of one variant, in short or in `full`."""
+
+    def __init__(
+        self, variant: Variant, sizes: Mapping[str, int], full: bool, precision: str, face: Face
+    ) -> None:
+        self.variant, self.sizes, self.full = variant, dict(sizes), full
+        self.precision, self.face = precision, face
+
+    def line(self, label: str, text: str) -> None:
+        """One line about the kernel."""
+        self.face.say(f"  {label:<{LABEL}} {text}")
+
+    def kernel(self, number: int, records: list[Record]) -> dict[str, object]:
+        """Say what is recorded of a kernel; the same as facts."""
+        kernel = self.variant.kernels[number]
+        launches = [(k, s) for k, s in enumerate(self.variant.launches) if s.kernel == number]
+        nodes = grouped(kernel.origins) or "no node of its own"
+        shown = nodes if self.full or len(nodes) <= SHOWN else f"{nodes[: SHOWN - 3]}..."
+        self.face.say(f"kernel {number}  {kernel.symbol}   <- {shown}")
+        self.line("launched", f"{plural(len(launches), 'time')} per run")
+        if self.full:
+            self._launches(kernel, launches)
+        why = fused(records, self.sizes)
+        for k, reason in enumerate(why):
+            self.line("" if k else "one kernel because", reason)
+        moved = value(kernel.far_bytes, self.sizes)
+        saved = saved_bytes(records, self.sizes)
+        unfused = f" (unfused {size(moved * len(launches) + saved)})" if saved else ""
+        self.line("moves", f"{size(moved * len(launches))} far{unfused}")
+        self._choices(records)
+        if self.full and self.variant.target.split(":")[0] != "cpu":
+            grid, block = " x ".join(kernel.grid), " x ".join(kernel.block)
+            shared = f"{kernel.shared_bytes} bytes shared"
+            self.line("grid", f"{grid} blocks of {block} threads, {shared}")
+        return {
+            "number": number,
+            "symbol": kernel.symbol,
+            "nodes": list(kernel.origins),
+            "launches": [
+                {"number": k, "nodes": list(s.origins), "buffers": self._operands(kernel, s)}
+                for k, s in launches
+            ],
+            "far_bytes": moved * len(launches),
+            "unfused_far_bytes": moved * len(launches) + saved,
+            "decisions": records,
+        }
+
+    def _launches(self, kernel: Kernel, launches: list[tuple[int, Launch]]) -> None:
+        """Each launch: what it computes, on which buffers."""
+        for number, launch in launches:
+            self.line(f"  launch {number}", grouped(launch.origins) or "no node of its own")
+            self.line("", ", ".join(self._operands(kernel, launch)))
+
+    def _operands(self, kernel: Kernel, launch: Launch) -> list[str]:
+        buffers = [self.variant.buffers[number] for number in launch.buffers]
+        return [
+            f"{param.kind} {buffer.name}: {buffer.dtype}[{', '.join(buffer.shape)}]"
+            for param, buffer in zip(kernel.pointers, buffers, strict=True)
         ]
-    )
-    return {
-        "number": number,
-        "symbol": kernel.symbol,
-        "nodes": list(kernel.origins),
-        "launches": len(launches),
-        "operand_bytes": far,
-        "decisions": decisions,
-    }
+
+    def _choices(self, records: list[Record]) -> None:
+        """Choices other than fusion, equal ones once; then precision, if a choice depends on it."""
+        chosen = [record for record in records if not is_fusion(record)]
+        said: dict[tuple[str, str], None] = {}
+        for record in chosen:
+            said[str(record["what"]), choice(record, self.full)] = None
+        last = [pair for pair in said if pair[0] == "predicted"]
+        for label, text in [*(pair for pair in said if pair not in last), *last]:
+            self.line("tiles" if label in ("tile", "blocks") else label, text)
+        products = any(r["what"] in ("tile", "blocks", "attention") for r in chosen)
+        if products and self.precision and self.full:
+            self.line("precision", f"asked for: products may be computed in {self.precision}")
 
 
-def _because(record: dict[str, Any], full: bool) -> str:
-    """Why, and in full what else was tried."""
-    tried = ", ".join(record["tried"]) if full else ""
-    return f"{record['because']}; tried {tried}" if tried else str(record["because"])
-
-
-def _shortened(nodes: str) -> str:
-    return nodes if len(nodes) <= 100 else f"{nodes[:97]}..."
-
-
-def _traffic(variant: Variant, kernel: Kernel, launch: Launch, sizes: dict[str, int]) -> int:
-    return sum(
-        value(variant.buffers[number].nbytes, sizes)
-        for _, number in zip(kernel.pointers, launch.buffers, strict=True)
-    )
-
-
-def _operands(variant: Variant, kernel: Kernel, launch: Launch) -> str:
-    parts: list[str] = []
-    for param, number in zip(kernel.pointers, launch.buffers, strict=True):
-        buffer = variant.buffers[number]
-        parts.append(f"{param.kind} {buffer.name}: {buffer.dtype}[{', '.join(buffer.shape)}]")
-    return ", ".join(parts)
+def _node(package: Package, name: str, target: str | None, face: Face) -> int:
+    """Where a node of the model went, in each variant."""
+    nodes = nodes_of(package)
+    variants = package.manifest.variants if target is None else (_chosen(package, target),)
+    inside = f"{name}/"
+    launched = {o for v in package.manifest.variants for s in v.launches for o in s.origins}
+    if name not in nodes and not any(o == name or o.startswith(inside) for o in launched):
+        near = get_close_matches(name, sorted({*nodes, *launched}), 3)
+        raise BadInput(
+            f"the model has no node {name!r}",
+            at=package.path,
+            hint=f"did you mean {', '.join(near)}?" if near else "show PACKAGE --steps lists them",
+        )
+    known = nodes.get(name, {})
+    face.say(f"node {name}  {known.get('op', '')}".rstrip())
+    gone = str(known.get("gone", ""))
+    facts: dict[str, list[dict[str, object]]] = {}
+    for variant in variants:
+        found = [
+            (number, launch)
+            for number, launch in enumerate(variant.launches)
+            if any(o == name or o.startswith(inside) for o in launch.origins)
+        ]
+        facts[variant.target] = [
+            {"launch": number, "kernel": launch.kernel, "nodes": list(launch.origins)}
+            for number, launch in found
+        ]
+        if not found:
+            reason = gone or "no kernel, and the package does not say why"
+            face.say(f"  {variant.target:<{LABEL}} gone: {reason}")
+        for number, launch in found:
+            symbol = variant.kernels[launch.kernel].symbol
+            others = grouped(o for o in launch.origins if o != name)
+            together = f", with {others}" if others else ""
+            where = f"kernel {launch.kernel} ({symbol}), launch {number}"
+            face.say(f"  {variant.target:<{LABEL}} {where}{together}")
+    face.fact(node=name, op=known.get("op", ""), gone=gone or None, launches=facts)
+    return 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from unistack_aot.artifact.manifest import Certificate, Manifest, Variant
 from unistack_aot.base.errors import UnistackError
 from unistack_aot.cli.face import size
-from unistack_aot.pipeline import UNBOUNDED as UNBOUNDED
+from unistack_aot.packing import UNBOUNDED as UNBOUNDED
 from unistack_aot.runtime.layout import certify
 
 

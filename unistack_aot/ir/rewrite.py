@@ -73,12 +73,18 @@ class Users(Generic[T]):
 
 @dataclass
 class Log:
-    """What rules did: firings by rule, and for refusals the term and the reason."""
+    """What rules did: firings by rule and in order, and for refusals the term and the reason."""
 
     fired: Counter[str] = field(default_factory=Counter[str])
+    firings: list[tuple[str, Any]] = field(default_factory=list[tuple[str, Any]])
     refused: dict[str, list[tuple[Any, str]]] = field(
         default_factory=dict[str, list[tuple[Any, str]]]
     )
+
+    def fire(self, rule: str, term: Any) -> None:
+        """Remember that `rule` replaced `term`."""
+        self.fired[rule] += 1
+        self.firings.append((rule, term))
 
     def refuse(self, rule: str, term: Any, reason: str) -> None:
         """Remember why `rule` left `term` alone; each pair once."""
@@ -162,7 +168,7 @@ def _joint(rules: Sequence[JointRule[T]], users: Users[T], log: Log) -> dict[T, 
                 log.refuse(rule.name, old, f"the replacement is {new.type}, not {old.type}")
                 continue
             replaced[old] = new
-            log.fired[rule.name] += 1
+            log.fire(rule.name, old)
     return replaced
 
 
@@ -231,7 +237,7 @@ class _Pass(Generic[T]):
                     reason = f"the replacement is {found.type}, not {term.type}"
                     self.log.refuse(rule.name, term, reason)
                 elif found is not term:
-                    self.log.fired[rule.name] += 1
+                    self.log.fire(rule.name, term)
                     self.language.inherit(found, term)
                     return found
         return None

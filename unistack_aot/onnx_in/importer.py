@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -33,14 +33,21 @@ Functions = dict[tuple[str, str, str], onnx.FunctionProto]
 class Report:
     """What the import did: nodes of the model, those no output needs, folded ones, names of
     dimensions, what it had to assume about them (the compiled model checks that), and branches that
-    end a run which takes them."""
+    end a run which takes them.
+
+    `operators` are the operators of the model's own nodes by name, `unused` the names of those that
+    no output needs, `gone` what an earlier compilation found out about nodes without a kernel.
+    """
 
     onnx_nodes: int
     unused_nodes: int
     folded: int
     dims: dict[str, str]
     assumed: tuple[str, ...]
-    refused: tuple[str, ...]
+    refused: tuple[str, ...] = ()
+    operators: Mapping[str, str] = field(default_factory=dict[str, str])
+    unused: tuple[str, ...] = ()
+    gone: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True)
@@ -67,10 +74,17 @@ def import_model(model: Model, dims: Declared | None = None) -> Imported:
     if session.gaps:
         what, hint = summary(source.name, session.gaps)
         raise Unsupported(what, hint=hint)
-    total = len(source.proto.graph.node)
-    unused = total - session.nodes
-    refused = tuple(dict.fromkeys(each.reason for each in refusals(graph)))
-    report = Report(total, unused, session.folding.folded, dict(table.names), assumed, refused)
+    operators = {label_of(k, node): node.op_type for k, node in enumerate(source.proto.graph.node)}
+    report = Report(
+        len(source.proto.graph.node),
+        len(source.proto.graph.node) - len(session.live),
+        session.folding.folded,
+        dict(table.names),
+        assumed,
+        tuple(dict.fromkeys(each.reason for each in refusals(graph))),
+        operators,
+        tuple(sorted(operators.keys() - set(session.live))),
+    )
     return Imported(graph, session.origins, source.opsets, source.name, dict(table.ranges), report)
 
 
@@ -114,7 +128,7 @@ def attempt(
     formals = tuple(node for node in scope.values.values() if node is not None)
     names = [value.name for value in proto.output]
     live = ordered(proto.node, names)
-    session.nodes = len(live)
+    session.live = tuple(label_of(index, node) for index, node in live)
     results = run(scope, live, names)
     outputs = tuple((name, node) for name, node in results if node is not None)
     return Graph(source.name, formals, outputs), session

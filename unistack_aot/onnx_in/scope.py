@@ -48,7 +48,7 @@ class Session:
     folding: Folder = field(default_factory=Folder)
     gaps: list[Gap] = field(default_factory=list)
     seen: set[Node] = field(default_factory=set)
-    nodes: int = 0
+    live: tuple[str, ...] = ()
 
     @property
     def ranges(self) -> Ranges:

@@ -39,7 +39,10 @@ OPTIONAL: tuple[Phase, ...] = (Phase("matmul", matmul.RULES),)
 
 @dataclass(frozen=True)
 class RuleReport:
-    """What the rules did: nodes before and after, firings, refusals, and the time in seconds."""
+    """What the rules did: nodes before and after, firings, refusals, and the time in seconds.
+
+    `firings` are (rule, replaced node) in order.
+    """
 
     before: int
     after: int
@@ -47,6 +50,7 @@ class RuleReport:
     refused: Mapping[str, tuple[tuple[Node, str], ...]]
     seconds: float
     phases: Mapping[str, float] = field(default_factory=dict[str, float])
+    firings: tuple[tuple[str, Node], ...] = ()
 
     @property
     def total(self) -> int:
@@ -83,7 +87,13 @@ def apply_rules(graph: Graph, origins: Origins | None = None) -> tuple[Graph, Ru
     refused = {name: tuple(found) for name, found in log.refused.items()}
     after = sum(1 for _ in graph.nodes())
     return graph, RuleReport(
-        before, after, dict(log.fired), refused, perf_counter() - start, seconds
+        before,
+        after,
+        dict(log.fired),
+        refused,
+        perf_counter() - start,
+        seconds,
+        tuple(log.firings),
     )
 
 

@@ -107,7 +107,8 @@ def _step(step: Step, numbers: dict[str, int], kernels: dict[Kernel, int]) -> ma
 
     match step:
         case Launch():
-            return manifest.Launch(kernels[step.kernel], tuple(numbers[a] for a in step.args))
+            buffers = tuple(numbers[a] for a in step.args)
+            return manifest.Launch(kernels[step.kernel], buffers, step.origins)
         case HostCopy():
             return manifest.Copy(numbers[step.source], numbers[step.target])
         case HostRefuse():

@@ -7,14 +7,16 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from threading import BoundedSemaphore, Lock
 
 from unistack_aot.base.environment import environment
-from unistack_aot.base.errors import ToolFailed
+from unistack_aot.base.errors import ToolFailed, UnistackError
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,54 +90,129 @@ def run_jobs(jobs: Sequence[Job], done: Callable[[int], None] = lambda _: None) 
     workers = max(1, environment().jobs)
     results: list[Outcome] = []
     with ThreadPoolExecutor(workers) as pool:
-        for count, outcome in enumerate(pool.map(run_job, jobs), 1):
-            results.append(outcome)
-            done(count)
+        waiting = [pool.submit(run_job, job, _RUNNING.stops) for job in jobs]
+        try:
+            for count, outcome in enumerate(waiting, 1):
+                results.append(outcome.result())
+                done(count)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
     return results
 
 
-def run_job(job: Job) -> Outcome:
-    """Run one job, or take its result from the cache."""
+def run_job(job: Job, stops: int | None = None) -> Outcome:
+    """Run one job, or take its result from the cache; not after `stop_tools` was called (`stops` times before)."""
     store = environment().cache / "objects"
     kept = store / job.key[:2] / job.key
     log = kept.with_suffix(".log")
-    if kept.exists() and log.exists():
-        return Outcome(kept.read_bytes(), log.read_text())
-    outcome = _execute(job)
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    _publish(log, outcome.log.encode())
-    _publish(kept, outcome.data)
+    with _stored(store):
+        if kept.exists() and log.exists():
+            return Outcome(kept.read_bytes(), log.read_text())
+    with _turn(environment().jobs):
+        outcome = _execute(job, _RUNNING.stops if stops is None else stops)
+    with _stored(store):
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        _publish(log, outcome.log.encode())
+        _publish(kept, outcome.data)
     return outcome
+
+
+def stop_tools() -> None:
+    """End every compiler that is running, and begin none of the jobs that are waiting."""
+    with _RUNNING.lock:
+        _RUNNING.stops += 1
+        for process in _RUNNING.processes:
+            process.kill()
+
+
+@dataclass
+class _Running:
+    """The compilers that run now, and how often they were stopped."""
+
+    lock: Lock = field(default_factory=Lock)
+    processes: set[subprocess.Popen[str]] = field(default_factory=set[subprocess.Popen[str]])
+    stops: int = 0
+
+
+_RUNNING = _Running()
+
+
+@cache
+def _turn(jobs: int) -> BoundedSemaphore:
+    """What holds so many compilers at once, whoever runs them."""
+    return BoundedSemaphore(max(1, jobs))
+
+
+@contextmanager
+def _stored(store: Path) -> Generator[None]:
+    """Errors of the file system inside mean the cache."""
+    try:
+        yield
+    except OSError as error:
+        raise UnistackError(
+            f"the cache of compiled kernels cannot be used: {error.strerror or error}",
+            at=store.parent,
+            hint="free space, or set UA_CACHE to a folder that can be written",
+        ) from error
 
 
 def _publish(path: Path, data: bytes) -> None:
     """Write a file so that others see it whole or not at all."""
     handle, name = tempfile.mkstemp(dir=path.parent)
-    with os.fdopen(handle, "wb") as file:
-        file.write(data)
-    os.replace(name, path)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
 
 
-def _execute(job: Job) -> Outcome:
-    with tempfile.TemporaryDirectory(prefix="unistack_aot_") as folder:
-        for name, data in job.sources:
-            (Path(folder) / name).write_bytes(data)
-        ran = subprocess.run(
-            [*job.tool.command, *(f"-I{folder}" for folder in job.includes), *job.arguments],
+def _execute(job: Job, stops: int) -> Outcome:
+    try:
+        with tempfile.TemporaryDirectory(prefix="unistack_aot_") as folder:
+            for name, data in job.sources:
+                (Path(folder) / name).write_bytes(data)
+            code, log = _ran(job, folder, stops)
+            result = Path(folder) / job.output
+            if code == 0 and result.exists():
+                return Outcome(result.read_bytes(), log)
+    except OSError as error:
+        raise UnistackError(
+            f"a compiler could not be run: {error.strerror or error}",
+            at=error.filename or tempfile.gettempdir(),
+            hint="free space, or set TMPDIR to a folder that can be written",
+        ) from error
+    raise ToolFailed(
+        f"{job.tool.command[0]} failed: {_first_errors(log)}",
+        at=", ".join(name for name, _ in job.sources),
+        hint="run again with --dump DIR to see the generated source",
+    )
+
+
+def _ran(job: Job, folder: str, stops: int) -> tuple[int, str]:
+    """Exit code and words of a job's tool."""
+    command = [*job.tool.command, *(f"-I{folder}" for folder in job.includes), *job.arguments]
+    with _RUNNING.lock:
+        if _RUNNING.stops != stops:
+            raise ToolFailed(f"{job.tool.command[0]} was stopped", hint="compile again")
+        process = subprocess.Popen(
+            command,
             cwd=folder,
-            capture_output=True,
-            text=True,
-            check=False,
             stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
         )
-        result = Path(folder) / job.output
-        if ran.returncode != 0 or not result.exists():
-            raise ToolFailed(
-                f"{job.tool.command[0]} failed: {_first_errors(ran.stderr or ran.stdout)}",
-                at=", ".join(name for name, _ in job.sources),
-                hint="run again with --dump DIR to see the generated source",
-            )
-        return Outcome(result.read_bytes(), ran.stderr + ran.stdout)
+        _RUNNING.processes.add(process)
+    try:
+        out, err = process.communicate()
+    finally:
+        with _RUNNING.lock:
+            _RUNNING.processes.discard(process)
+    return process.returncode, err + out
 
 
 def _first_errors(text: str) -> str:

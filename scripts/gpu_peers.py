@@ -1,5 +1,7 @@
-"""Times a few operations of torch and CuPy on the GPU, where they are installed, to set our own
-times beside.
+"""Operations that every library has: as ONNX models for us to compile, and timed in torch and CuPy.
+
+python scripts/gpu_peers.py models FOLDER     writes OPERATION.onnx, and OPERATION.precisions beside it
+python scripts/gpu_peers.py times --out FILE  median seconds per operation and library, where these are installed
 """
 
 from __future__ import annotations
@@ -9,30 +11,145 @@ import json
 import statistics
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
-SIZE, ROWS, COLUMNS, WORDS = 4096, 4096, 4096, 1 << 28
+import onnx
+
+# Run as a file, this script's folder would answer to the name of the package it imports.
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from models.builder import GraphBuilder
+
 RUNS = 20
+PRECISIONS = ("f32", "tf32", "f16", "bf16")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The extents of all operations; `side` is a matrix's."""
+
+    side: int
+
+    @property
+    def matrix(self) -> tuple[int, int]:
+        """Square."""
+        return (self.side, self.side)
+
+    @property
+    def image(self) -> tuple[int, int, int, int]:
+        """Eight images of many channels."""
+        return (8, max(8, self.side // 16), max(8, self.side // 64), max(8, self.side // 64))
+
+    @property
+    def heads(self) -> tuple[int, int, int, int]:
+        """One batch of attention heads."""
+        return (1, 16, max(16, self.side // 2), 64)
 
 
 def main(arguments: list[str]) -> int:
-    """Write median seconds per operation and library as JSON; says which library is absent."""
+    """Write the models, or the times as JSON (it says which library is absent)."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("what", choices=("models", "times"))
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("."))
+    parser.add_argument("--out", type=Path, default=Path("peers.json"))
+    parser.add_argument("--side", type=int, default=4096, help="rows and columns of the matrices")
     options = parser.parse_args(arguments)
+    sizes = Sizes(options.side)
+    if options.what == "models":
+        write_models(options.folder, sizes)
+        return 0
     found: dict[str, object] = {}
     for name, measure in (("torch", torch_times), ("cupy", cupy_times)):
-        found[name] = measure(import_module(name)) if find_spec(name) else "not installed"
+        try:
+            found[name] = (
+                measure(import_module(name), sizes) if find_spec(name) else "not installed"
+            )
+        except Exception as error:  # a library without its own parts must not hide the others
+            found[name] = f"{type(error).__name__}: {error}"
     options.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     print(json.dumps(found))
     return 0
 
 
-def torch_times(torch: ModuleType) -> dict[str, float]:
-    """Return seconds of matmul (f32, tf32, f16, bf16), softmax and copy."""
+# --- our side ---------------------------------------------------------------------------------------------
+
+
+def write_models(folder: Path, sizes: Sizes) -> None:
+    """One model per operation; matrix operations are compiled in every precision."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, make, precisions in (
+        ("matmul", matmul, PRECISIONS),
+        ("conv3x3", conv3x3, PRECISIONS),
+        ("attention", attention, PRECISIONS),
+        ("softmax", softmax, PRECISIONS[:1]),
+        ("transpose", transpose, PRECISIONS[:1]),
+        ("add", add, PRECISIONS[:1]),
+    ):
+        onnx.save(make(sizes), str(folder / f"{name}.onnx"))
+        (folder / f"{name}.precisions").write_text("\n".join(precisions) + "\n")
+
+
+def matmul(sizes: Sizes) -> onnx.ModelProto:
+    """a b of square matrices."""
+    g = GraphBuilder("matmul")
+    a, b = (g.input(name, sizes.matrix) for name in "ab")
+    g.output(g.op("MatMul", a, b), "y", sizes.matrix)
+    return g.build()
+
+
+def conv3x3(sizes: Sizes) -> onnx.ModelProto:
+    """A 3 x 3 convolution that keeps the image's size."""
+    g = GraphBuilder("conv3x3")
+    channels = sizes.image[1]
+    weight = g.normal("w", (channels, channels, 3, 3), 0.05)
+    y = g.op("Conv", g.input("x", sizes.image), weight, pads=[1, 1, 1, 1])
+    g.output(y, "y", sizes.image)
+    return g.build()
+
+
+def attention(sizes: Sizes) -> onnx.ModelProto:
+    """softmax(q k' / 8) v of many heads."""
+    g = GraphBuilder("attention")
+    q, k, v = (g.input(name, sizes.heads) for name in "qkv")
+    scores = g.op(
+        "MatMul", g.op("Mul", q, g.constant(0.125)), g.op("Transpose", k, perm=[0, 1, 3, 2])
+    )
+    g.output(g.op("MatMul", g.op("Softmax", scores, axis=-1), v), "y", sizes.heads)
+    return g.build()
+
+
+def softmax(sizes: Sizes) -> onnx.ModelProto:
+    """Of every row."""
+    g = GraphBuilder("softmax")
+    g.output(g.op("Softmax", g.input("x", sizes.matrix), axis=-1), "y", sizes.matrix)
+    return g.build()
+
+
+def transpose(sizes: Sizes) -> onnx.ModelProto:
+    """Of a square matrix."""
+    g = GraphBuilder("transpose")
+    g.output(g.op("Transpose", g.input("x", sizes.matrix), perm=[1, 0]), "y", sizes.matrix)
+    return g.build()
+
+
+def add(sizes: Sizes) -> onnx.ModelProto:
+    """Of two matrices: what far memory gives."""
+    g = GraphBuilder("add")
+    a, b = (g.input(name, sizes.matrix) for name in "ab")
+    g.output(g.op("Add", a, b), "y", sizes.matrix)
+    return g.build()
+
+
+# --- the others -------------------------------------------------------------------------------------------
+
+
+def torch_times(torch: ModuleType, sizes: Sizes) -> dict[str, float]:
+    """Seconds of every operation and precision, by device events."""
 
     def clock(work: Callable[[], object]) -> float:
         def once() -> float:
@@ -45,25 +162,36 @@ def torch_times(torch: ModuleType) -> dict[str, float]:
 
         return _median(once)
 
+    attend = torch.nn.functional.scaled_dot_product_attention
+    convolve = torch.nn.functional.conv2d
     times: dict[str, float] = {}
-    for label, dtype, tf32 in (
-        ("f32", torch.float32, False),
-        ("tf32", torch.float32, True),
-        ("f16", torch.float16, False),
-        ("bf16", torch.bfloat16, False),
-    ):
-        torch.backends.cuda.matmul.allow_tf32 = tf32
-        a, b = (torch.randn(SIZE, SIZE, device="cuda").to(dtype) for _ in range(2))
-        times[f"matmul {label} {SIZE}"] = clock(lambda a=a, b=b: a @ b)
-    x = torch.randn(ROWS, COLUMNS, device="cuda")
-    times[f"softmax f32 {ROWS}x{COLUMNS}"] = clock(lambda: torch.softmax(x, -1))
-    y = torch.randn(WORDS, device="cuda")
-    times[f"copy f32 {WORDS}"] = clock(y.clone)
+    kinds = {
+        "f32": torch.float32,
+        "tf32": torch.float32,
+        "f16": torch.float16,
+        "bf16": torch.bfloat16,
+    }
+    for label, dtype in kinds.items():
+        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = label == "tf32"
+
+        def drawn(shape: tuple[int, ...], dtype: Any = dtype) -> Any:
+            return torch.randn(*shape, device="cuda").to(dtype)
+
+        a, b, x = drawn(sizes.matrix), drawn(sizes.matrix), drawn(sizes.image)
+        weight = drawn((sizes.image[1], sizes.image[1], 3, 3))
+        q, k, v = (drawn(sizes.heads) for _ in "qkv")
+        times[f"matmul.{label}"] = clock(lambda a=a, b=b: a @ b)
+        times[f"conv3x3.{label}"] = clock(lambda x=x, w=weight: convolve(x, w, padding=1))
+        times[f"attention.{label}"] = clock(lambda q=q, k=k, v=v: attend(q, k, v))
+    y, z = (torch.randn(*sizes.matrix, device="cuda") for _ in range(2))
+    times["softmax.f32"] = clock(lambda: torch.softmax(y, -1))
+    times["transpose.f32"] = clock(lambda: y.t().contiguous())
+    times["add.f32"] = clock(lambda: y + z)
     return times
 
 
-def cupy_times(cupy: ModuleType) -> dict[str, float]:
-    """Return seconds of matmul (f32, f16) and copy."""
+def cupy_times(cupy: ModuleType, sizes: Sizes) -> dict[str, float]:
+    """Seconds of matmul (f32, f16), transpose and add."""
 
     def clock(work: Callable[[], object]) -> float:
         def once() -> float:
@@ -78,10 +206,11 @@ def cupy_times(cupy: ModuleType) -> dict[str, float]:
 
     times: dict[str, float] = {}
     for label, dtype in (("f32", cupy.float32), ("f16", cupy.float16)):
-        a, b = (cupy.random.randn(SIZE, SIZE, dtype=cupy.float32).astype(dtype) for _ in range(2))
-        times[f"matmul {label} {SIZE}"] = clock(lambda a=a, b=b: a @ b)
-    y = cupy.random.randn(WORDS, dtype=cupy.float32)
-    times[f"copy f32 {WORDS}"] = clock(y.copy)
+        a, b = (cupy.random.randn(*sizes.matrix, dtype=cupy.float32).astype(dtype) for _ in "ab")
+        times[f"matmul.{label}"] = clock(lambda a=a, b=b: a @ b)
+    y, z = (cupy.random.randn(*sizes.matrix, dtype=cupy.float32) for _ in range(2))
+    times["transpose.f32"] = clock(lambda: cupy.ascontiguousarray(y.T))
+    times["add.f32"] = clock(lambda: y + z)
     return times
 
 

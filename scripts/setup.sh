@@ -49,21 +49,13 @@ find_cuda() {
     fi
 }
 
-# pycuda wants a libcuda to link with and no curand: both are answered from outside its source. The stub has no symbols, so the
-# linker must be told to record the library all the same: a real driver is found through that record.
 build_pycuda() {
-    scratch=$(mktemp -d)
-    mkdir -p "$scratch/stub" "$scratch/home" "$WHEELS"
-    echo | cc -shared -x c - -Wl,-soname,libcuda.so.1 -o "$scratch/stub/libcuda.so"
-    [ -f "$CUDA/include/curand.h" ] || echo 'CUDA_ENABLE_CURAND = False' >"$scratch/home/.aksetup-defaults.py"
-    HOME=$scratch/home PATH=$CUDA/bin:$PATH CPATH=$CUDA/include LIBRARY_PATH=$CUDA/lib64:$CUDA/lib:$scratch/stub \
-        CFLAGS='-O1 -g0 -w' LDFLAGS='-Wl,--no-as-needed' .venv/bin/pip wheel --quiet --disable-pip-version-check --no-deps \
-        --wheel-dir "$scratch/out" "pycuda==$PYCUDA" >"$scratch/log" 2>&1 || {
-        say "pycuda could not be built (log: $scratch/log): the cuda device is missing; the cpu target works"
+    log=$(mktemp)
+    scripts/pycuda_wheel.sh .venv/bin/python "$PYCUDA" "$CUDA" "$WHEELS" >"$log" 2>&1 || {
+        say "pycuda could not be built (log: $log): the cuda device is missing; the cpu target works"
         return 1
     }
-    cp "$scratch"/out/pycuda-*.whl "$WHEELS/"
-    rm -rf "$scratch"
+    rm -f "$log"
 }
 
 install_pycuda() {

@@ -55,6 +55,18 @@ CHECKED = {
     "divergent_shuffle": "deadlock: waits in the warp collective",
     "shuffle_outside_mask": "a shuffle reads a lane outside its mask",
     "blocks_race": "race between blocks",
+    "waits_for_too_few": "is read before the async copy into it was waited for",
+    "stored_into_flight": "is written while an async copy into it is under way",
+    "fragment_before_wait": "is read before the async copy into it was waited for",
+    "fragment_before_barrier": "uninitialised shared memory is read|race: shared offset",
+    "stage_filled_too_early": "race: shared offset",
+    "mma_in_half_a_warp": "deadlock: waits in the warp collective",
+    "reads_shared_past_end": "shared memory out of bounds: offset 1024, 4 bytes, of 1024",
+    "misaligned_store": "misaligned write of 16 bytes",
+    "misaligned_copy": "cp.async of 16 bytes at a misaligned address",
+    "misaligned_fragment": "ldmatrix reads rows at multiples of 16 bytes only",
+    "masks_disagree": "divergent warp collective: lane .* with mask",
+    "barrier_against_collective": "deadlock: waits in the warp collective .* at the barrier",
 }
 
 
@@ -74,6 +86,11 @@ FAST_FAULTS = {
     "two_barriers": "divergent barrier",
     "divergent_shuffle": "deadlock",
     "shuffle_outside_mask": "outside its mask",
+    "mma_in_half_a_warp": "deadlock",
+    "misaligned_copy": "misaligned address",
+    "misaligned_fragment": "multiples of 16 bytes only",
+    "masks_disagree": "divergent warp collective|deadlock",
+    "barrier_against_collective": "deadlock",
 }
 
 
@@ -97,6 +114,10 @@ def test_fast_kernels_still_fault(kernel: str, settings: dict[str, int]) -> None
         "no_barrier_after_copy",
         "copied_over_too_early",
         "uninitialised",
+        "waits_for_too_few",
+        "fragment_before_wait",
+        "fragment_before_barrier",
+        "stage_filled_too_early",
     ],
 )
 def test_fast_kernels_show_ordering_mistakes(kernel: str) -> None:
@@ -110,6 +131,12 @@ def test_strict_exit_reports_a_thread_that_left() -> None:
     assert launch("leaves_before_barrier", checked=False).error == ""
     answer = launch("leaves_before_barrier", checked=False, strict_exit=1)
     assert _found(r"6 thread\(s\) of the block have already left", answer)
+
+
+def test_strict_exit_reports_uneven_barriers() -> None:
+    assert launch("uneven_barriers", checked=False).error == ""
+    answer = launch("uneven_barriers", checked=False, strict_exit=1)
+    assert _found(r"128 thread\(s\) of the block have already left", answer)
 
 
 def test_an_error_does_not_outlive_its_report() -> None:

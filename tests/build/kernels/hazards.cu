@@ -192,6 +192,149 @@ BLOCK(shuffle_outside_mask) {
 }
 UA_KERNEL(shuffle_outside_mask)
 
+// ---- copies and fragments out of step
+
+BLOCK(waits_for_too_few) {
+    UA_DYNAMIC_SHARED(arena);
+    float* s = reinterpret_cast<float*>(arena);
+    const int t = threadIdx.x;
+    for (int half = 0; half < 2; half++) {
+        if (t < 32) ua::copy_async<16>(s + half * 128 + t * 4, x + half * 128 + t * 4);
+        ua::copy_commit();
+    }
+    ua::copy_wait<1>();
+    __syncthreads();
+    y[t] = s[255 - t];
+}
+UA_KERNEL(waits_for_too_few)
+
+BLOCK(stored_into_flight) {
+    UA_DYNAMIC_SHARED(arena);
+    float* s = reinterpret_cast<float*>(arena);
+    const int t = threadIdx.x;
+    if (t < 64) ua::copy_async<16>(s + t * 4, x + t * 4);
+    ua::copy_commit();
+    if (t < 64) s[t * 4] = 0.0f;
+    ua::copy_wait<0>();
+    __syncthreads();
+    y[t] = s[255 - t];
+}
+UA_KERNEL(stored_into_flight)
+
+BLOCK(fragment_before_wait) {
+    UA_DYNAMIC_SHARED(arena);
+    const int t = threadIdx.x;
+    if (t < 64) ua::copy_async<16>(arena + t * 16, x + t * 4);
+    ua::copy_commit();
+    __syncthreads();
+    uint32_t fragment[4];
+    ua::detail::load_matrices<4, false>(fragment, arena + t % 32 * 16);
+    ua::copy_wait<0>();
+    y[t] = ua::bit_cast<float>(fragment[t % 4]);
+}
+UA_KERNEL(fragment_before_wait)
+
+BLOCK(fragment_before_barrier) {
+    UA_DYNAMIC_SHARED(arena);
+    const int t = threadIdx.x;
+    reinterpret_cast<float*>(arena)[t] = x[t];
+    uint32_t fragment[4];
+    ua::detail::load_matrices<4, false>(fragment, arena + (t + 32) % 64 * 16);
+    __syncthreads();
+    y[t] = ua::bit_cast<float>(fragment[t % 4]);
+}
+UA_KERNEL(fragment_before_barrier)
+
+// The second turn fills the stage while a slower warp may still load its fragment of the first.
+BLOCK(stage_filled_too_early) {
+    UA_DYNAMIC_SHARED(arena);
+    const int t = threadIdx.x;
+    float sum = 0.0f;
+    for (int turn = 0; turn < 2; turn++) {
+        reinterpret_cast<float*>(arena)[t] = x[(t + turn * 64) & 255];
+        __syncthreads();
+        uint32_t fragment[4];
+        ua::detail::load_matrices<4, false>(fragment, arena + t % 64 * 16);
+        sum += ua::bit_cast<float>(fragment[t % 4]);
+    }
+    y[t] = sum;
+}
+UA_KERNEL(stage_filled_too_early)
+
+BLOCK(mma_in_half_a_warp) {
+    const int t = threadIdx.x;
+    float c[4] = {};
+    const uint32_t a[4] = {}, b[2] = {};
+    if (t % 32 < 16) ua::detail::multiply_add<ua::detail::mma_f16>(c, a, b);
+    y[t] = c[0];
+}
+UA_KERNEL(mma_in_half_a_warp)
+
+// ---- bounds and alignment
+
+BLOCK(reads_shared_past_end) {
+    UA_DYNAMIC_SHARED(arena);
+    float* s = reinterpret_cast<float*>(arena);
+    const int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    y[t] = s[t + 1];
+}
+UA_KERNEL(reads_shared_past_end)
+
+BLOCK(misaligned_store) {
+    const int t = threadIdx.x;
+    if (t < 60) ua::store(y + t * 4 + 2, ua::load<4>(x + t * 4));
+}
+UA_KERNEL(misaligned_store)
+
+BLOCK(misaligned_copy) {
+    UA_DYNAMIC_SHARED(arena);
+    const int t = threadIdx.x;
+    if (t < 60) ua::copy_async<16>(arena + t * 16, x + t * 4 + 1);
+    ua::copy_commit();
+    ua::copy_wait<0>();
+    y[t] = x[t];
+}
+UA_KERNEL(misaligned_copy)
+
+BLOCK(misaligned_fragment) {
+    UA_DYNAMIC_SHARED(arena);
+    const int t = threadIdx.x;
+    reinterpret_cast<float*>(arena)[t] = x[t];
+    __syncthreads();
+    uint32_t fragment[4];
+    ua::detail::load_matrices<4, false>(fragment, arena + t % 32 * 16 + 8);
+    y[t] = ua::bit_cast<float>(fragment[0]);
+}
+UA_KERNEL(misaligned_fragment)
+
+// ---- who meets whom
+
+BLOCK(uneven_barriers) {
+    const int t = threadIdx.x;
+    for (int turn = 0; turn < (t < 128 ? 2 : 3); turn++) __syncthreads();
+    y[t] = x[t];
+}
+UA_KERNEL(uneven_barriers)
+
+BLOCK(masks_disagree) {
+    const int t = threadIdx.x;
+    y[t] = __shfl_xor_sync(t & 1 ? 0xffffffffu : 0xfffffffeu | 1u << (t & 31), x[t], 2);
+}
+UA_KERNEL(masks_disagree)
+
+BLOCK(barrier_against_collective) {
+    const int t = threadIdx.x;
+    float value = x[t];
+    if (t & 1)
+        __syncthreads();
+    else
+        value = __shfl_xor_sync(0xffffffffu, value, 2);
+    y[t] = value;
+}
+UA_KERNEL(barrier_against_collective)
+
 // Meant for a grid of four: every block writes the same element.
 BLOCK(blocks_race) {
     y[threadIdx.x % 128 + 128 * (blockIdx.x % 2)] = x[threadIdx.x] + blockIdx.x;

@@ -46,6 +46,7 @@ void Shadow::read(Worker& worker, Word& word, unsigned offset) {
 void Shadow::write(Worker& worker, Word& word, unsigned offset) {
     const Now t = now(worker);
     const Touch mine{t.thread, t.phase, t.meeting};
+    if (word.in_flight) worker.fail("shared offset %u is written while an async copy into it is under way", offset);
     if (concurrent(word.written, mine))
         worker.fail("race: shared offset %u is written here and by thread %u without a barrier between", offset,
                     word.written.thread - 1);

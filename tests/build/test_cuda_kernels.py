@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.build.device_kernels import Decided, decide, image_text, run_case
+from unistack_aot.ir.scalar import Load
 from unistack_aot.mcir.counts import count
 from unistack_aot.mcir.evaluate import evaluate_kernel
 from unistack_aot.mcir.nodes import Access, Param
+from unistack_aot.mcir.transform import replace_loads
 from unistack_aot.ops.attention import Attention
 from unistack_aot.ops.contract import Contract
 from unistack_aot.ops.convolve import Convolve
@@ -187,6 +191,37 @@ def test_scatter_is_spread(combine: str) -> None:
     feeds = {"a0": x, "a1": index, "a2": updates}
     found, _ = run_case(image_text({"k": case}), case, feeds, {})
     np.testing.assert_allclose(found["y0"], op.reference(x, index, updates), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("real", "precision", "limit"),
+    [("f32", "f32", 1e-6), ("f16", "f32", 4e-3), ("f32", "tf32", 4e-3)],
+)
+def test_convolution_over_channels_last(real: str, precision: str, limit: float) -> None:
+    """Runs of channels go straight to near memory, 16 bytes at a time, zeros where the window sticks out."""
+    op = Convolve(sliding((3, 3), (1, 1), (1, 1), (1, 1), (1, 1)))
+    types = (f"{real}[1, 32, 12, 12]", f"{real}[64, 32, 3, 3]")
+    kinds = tuple(parse_type(t) for t in types)
+    args = tuple(Param(f"a{k}", t.dtype, t.shape) for k, t in enumerate(kinds))
+    out = Param("y0", kinds[0].dtype, (1, 64, 12, 12), Access.OUT)
+    kernel = op.lower(args, (out,))
+
+    def channels_last(load: Load) -> Load | None:
+        n, c, h, w = load.index if load.buffer == "a0" else (0, 0, 0, 0)
+        return Load("a0", (n, h, w, c), load.dtype) if load.buffer == "a0" else None
+
+    x, weights = drawn(*types)
+    params = (replace(args[0], shape=(1, 12, 12, 32)), args[1], out)
+    kernel = replace(kernel, params=params, body=replace_loads(kernel.body, channels_last))
+    case = decide(kernel, "k", precision=precision, constants={"a1": weights})
+    turned = np.ascontiguousarray(x.transpose(0, 2, 3, 1))
+    found, (counters, *_) = run_case(image_text({"k": case}), case, {"a0": turned}, {})
+    want = np.asarray(op.reference(x.astype(np.float64), weights.astype(np.float64)))
+    assert np.max(np.abs(found["y0"] - want)) / np.max(np.abs(want)) < limit
+    assert re.search(r"gather_tile_async<Block::[AB]Tile, \d+, 16>", case.texts[0].definition)
+    assert counters.shared_store.requests == counters.conflicts == 0
+    counted = count(case.launches[0].kernel)
+    assert (counters.unique_read, counters.unique_written) == (counted.read, counted.written)
 
 
 @pytest.mark.parametrize(

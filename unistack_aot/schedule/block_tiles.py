@@ -5,7 +5,7 @@ Not here: what a contraction is (contraction.py), which tile instructions exist 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 
@@ -113,6 +113,32 @@ def hoisted(kernel: Kernel, site: Site, ranges: Ranges) -> Site:
         return None if parts is None else parts[0]
 
     return moved if steps(site) is None and steps(moved) is not None else site
+
+
+def runs_inside(kernel: Kernel, site: Site, constant: Collection[str], ranges: Ranges) -> Site:
+    """The site with the depth axis that is contiguous in one operand innermost, if the other is a constant.
+
+    before:
+        fold sum over c in C, i in 3, j in 3 of x[n, h + i, w + j, c] * k[o, c, i, j]
+    after:
+        fold sum over i in 3, j in 3, c in C of x[n, h + i, w + j, c] * k[o, c, i, j]
+    """
+    for factor, other in ((site.a, site.b), (site.b, site.a)):
+        if other.load.buffer not in constant or factor.load.buffer in constant:
+            continue
+        param = kernel.param(factor.load.buffer)
+        if any(isinstance(entry, Scalar) for entry in factor.load.index):
+            continue
+        offset = simplify(
+            param.layout.offset(param.shape, factor.load.index),  # type: ignore[arg-type]
+            site_ranges(site, ranges),
+        )
+        for axis in site.depth[:-1]:
+            parts = linear_split(offset, axis.var)
+            if parts is not None and parts[0] == 1 and _size(axis.extent, ranges) >= FEWEST:
+                others = tuple(each for each in site.depth if each is not axis)
+                return replace(site, depth=(*others, axis))
+    return site
 
 
 def choose_tile(

@@ -9,10 +9,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from unistack_aot.base.dtypes import DType
-from unistack_aot.base.symbolic import Dim, divisible, linear_split, simplify, substitute, symbol
+from unistack_aot.base.symbolic import (
+    Dim,
+    Min,
+    divisible,
+    linear_split,
+    simplify,
+    substitute,
+    symbol,
+    symbols,
+)
 from unistack_aot.codegen.ctree import Block, CNode, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
+from unistack_aot.ir.scalar import Index, Load, postorder
 from unistack_aot.mcir.nodes import Fill
 
 
@@ -38,7 +48,8 @@ def fill_nodes(
     nodes = None
     if fill.source.within is None and source.dtype is near.element:
         nodes = _matrix_copy(fill, near, writer, multiples)
-    return nodes or _gathered(fill, source.dtype, near, writer)
+    run = _run(fill, near, writer, multiples) if source.dtype is near.element else 0
+    return nodes or _gathered(fill, source.dtype, near, writer, run)
 
 
 def _offset(fill: Fill, near: Near, writer: KernelWriter, multiples: Mapping[str, Dim]) -> Dim:
@@ -103,10 +114,63 @@ def _even(place: tuple[Dim, Dim], elements: int) -> bool:
     return all(divisible(part, elements) for part in place)
 
 
-def _gathered(fill: Fill, dtype: DType, near: Near, writer: KernelWriter) -> tuple[CNode, ...]:
-    """Element by element: asynchronously for 4-byte elements of the right type, through registers otherwise."""
+def _run(fill: Fill, near: Near, writer: KernelWriter, multiples: Mapping[str, Dim]) -> int:
+    """Bytes that lie side by side in memory and in the tile, aligned and guarded as one: 16, 8 or 4; 0 if fewer."""
+    size = near.element.bytes
+    fitting = (
+        w
+        for w in (16, 8, 4)
+        if w >= size and _side_by_side(fill, near, w // size, writer, multiples)
+    )
+    return next(fitting, 0)
+
+
+def _side_by_side(
+    fill: Fill, near: Near, width: int, writer: KernelWriter, multiples: Mapping[str, Dim]
+) -> bool:
+    """Whether `width` neighbouring columns of the tile are one aligned run of the source, all inside or all outside."""
+    if width == 1:
+        return True
+    env: dict[str, Dim] = {
+        fill.rows.var: fill.rows.first + symbol("row"),
+        fill.cols.var: fill.cols.first + symbol("run") * width + symbol("lane"),
+    }
+    scope = writer.printer.ranges
+    inside = {
+        **scope,
+        "row": (0, near.shape[0] - 1),
+        "run": (0, near.shape[1] // width - 1),
+        "lane": (0, width - 1),
+        "slab": (0, None),
+    }
+
+    def placed(value: Dim) -> Dim:
+        return simplify(substitute(substitute(value, env), multiples), inside)
+
+    ends = fill.cols.extent.args if isinstance(fill.cols.extent, Min) else (fill.cols.extent,)
+    if not all(divisible(placed(end), width) for end in ends):
+        return False
+    if fill.source.within is not None:
+        for node in postorder(fill.source.within):
+            if isinstance(node, Load):
+                return False
+            if isinstance(node, Index) and "lane" in symbols(placed(node.dim)):
+                return False
+    held = dict(scope)
+    scope.update(inside)
+    index = tuple(placed(entry) for entry in fill.source.index)
+    along = linear_split(writer.printer.offset(fill.source.buffer, index), "lane")
+    scope.clear()
+    scope.update(held)
+    return along is not None and along[0] == 1 and divisible(along[1], width)
+
+
+def _gathered(
+    fill: Fill, dtype: DType, near: Near, writer: KernelWriter, run: int
+) -> tuple[CNode, ...]:
+    """Runs of `run` bytes asynchronously; element by element through registers if there are none."""
     words, kind = writer.printer, writer.dialect.index_type
-    direct = dtype is near.element and dtype.bits == 32
+    direct = run > 0
     element = writer.dialect.type(near.element)
     outside = f"static_cast<{kind}>(-1)" if direct else f"{element}()"
     spans = (("row", fill.rows), ("col", fill.cols))
@@ -134,7 +198,7 @@ def _gathered(fill: Fill, dtype: DType, near: Near, writer: KernelWriter) -> tup
     head = "[&](int row, int col)"
     if direct:
         inner.append(Line(f"return static_cast<{kind}>({offset});"))
-        start = f"ua::gather_tile_async<{types}>({near.place}, {buffer}, ua::thread_index(), {head}"
+        start = f"ua::gather_tile_async<{types}, {run}>({near.place}, {buffer}, ua::thread_index(), {head}"
     else:
         source = writer.dialect.type(dtype)
         inner.append(Line(f"return ua::cast<{element}, {source}>({buffer}[{offset}]);"))

@@ -19,7 +19,13 @@ from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Pr
 from unistack_aot.mcir.transform import all_loads
 from unistack_aot.schedule.attention import find_attention
 from unistack_aot.schedule.attention_blocks import choose_attention
-from unistack_aot.schedule.block_tiles import block_tiled, choose_tile, hoisted, oriented
+from unistack_aot.schedule.block_tiles import (
+    block_tiled,
+    choose_tile,
+    hoisted,
+    oriented,
+    runs_inside,
+)
 from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.many_narrow import assign_roles, stages
@@ -128,6 +134,8 @@ class Legalizer:
         if isinstance(site, No):
             return site
         site = hoisted(kernel, oriented(kernel, site, self.ranges), self.ranges)
+        fixed = {name for name, buffer in self.buffers.items() if buffer.constant is not None}
+        site = runs_inside(kernel, site, fixed, self.ranges)
         operands = (site.a.load.dtype, site.b.load.dtype)
         tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
         chosen = choose_tile(kernel, site, lighter(tiles, ways), self.machine, self.ranges)

@@ -2,9 +2,10 @@
 //
 // stream_tiles<DEPTH>(steps, fill, use)   fill(step, stage) starts the copies of a step into shared stage `stage`, use(stage) works on
 //                                         them; stream_tiles_numbered calls use(step, stage). Barriers and waits are in here; all threads of the block must call.
-// gather_tile_async<Tile, THREADS>(tile, global, thread, offset)
-//                                         4-byte elements from global[offset(row, col)], zero where that is negative. Neighbouring threads
-//                                         take neighbouring columns, so that runs along a tile row are coalesced.
+// gather_tile_async<Tile, THREADS, BYTES>(tile, global, thread, offset)
+//                                         runs of BYTES (4, 8, 16) from global[offset(row, col)], which must be a multiple of BYTES, zero
+//                                         where offset is negative. Neighbouring threads take neighbouring runs of a tile row, so that
+//                                         what lies side by side is coalesced.
 #pragma once
 #include "tile.cuh"
 
@@ -44,18 +45,19 @@ UA_DEVICE void stream_tiles(int steps, Fill fill, Use use) {
     stream_tiles_numbered<DEPTH>(steps, fill, [&](int, int stage) { use(stage); });
 }
 
-template <class Tile, int THREADS, class Offset>
+template <class Tile, int THREADS, int BYTES, class Offset>
 UA_DEVICE void gather_tile_async(typename Tile::Element* tile, const typename Tile::Element* global, int thread, Offset offset) {
-    static_assert(sizeof(typename Tile::Element) == 4, "cp.async moves 4 bytes at least");
-    constexpr int total = Tile::rows * Tile::cols, turns = (total + THREADS - 1) / THREADS;
+    constexpr int step = BYTES / static_cast<int>(sizeof(typename Tile::Element)), across = Tile::cols / step;
+    static_assert(BYTES >= 4 && BYTES <= 16 && step >= 1 && Tile::cols % step == 0, "cp.async moves 4, 8 or 16 bytes");
+    constexpr int total = Tile::rows * across, turns = (total + THREADS - 1) / THREADS;
     // Not all turns at once: what an address is computed from would fill the registers.
     UA_UNROLL_SOME
     for (int turn = 0; turn < turns; turn++) {
         const int index = turn * THREADS + thread;
         if (total % THREADS != 0 && index >= total) break;
-        const int row = index / Tile::cols, col = index % Tile::cols;
+        const int row = index / across, col = index % across * step;
         const auto place = offset(row, col);
-        copy_async<4>(tile + Tile::offset(row, col), place < 0 ? global : global + place, place < 0 ? 0 : 4);
+        copy_async<BYTES>(tile + Tile::offset(row, col), place < 0 ? global : global + place, place < 0 ? 0 : BYTES);
     }
 }
 

@@ -18,6 +18,7 @@ from unistack_aot.base.symbolic import (
     substitute,
     symbol,
     symbols,
+    terms,
 )
 from unistack_aot.codegen.ctree import Block, CNode, Line
 from unistack_aot.codegen.expr import identifier
@@ -147,8 +148,7 @@ def _side_by_side(
     def placed(value: Dim) -> Dim:
         return simplify(substitute(substitute(value, env), multiples), inside)
 
-    ends = fill.cols.extent.args if isinstance(fill.cols.extent, Min) else (fill.cols.extent,)
-    if not all(divisible(placed(end), width) for end in ends):
+    if not all(divisible(placed(end), width) for end in _ends(fill.cols.extent)):
         return False
     if fill.source.within is not None:
         for node in postorder(fill.source.within):
@@ -163,6 +163,14 @@ def _side_by_side(
     scope.clear()
     scope.update(held)
     return along is not None and along[0] == 1 and divisible(along[1], width)
+
+
+def _ends(extent: Dim) -> tuple[Dim, ...]:
+    """The extents of which one is the least."""
+    const, parts = terms(extent)
+    if const == 0 and len(parts) == 1 and parts[0][0] == 1 and isinstance(parts[0][1], Min):
+        return parts[0][1].args
+    return (extent,)
 
 
 def _gathered(

@@ -13,11 +13,12 @@ from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
+from unistack_aot.ir.scalar import loads
 from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.nodes import Access, Kernel, Param
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import all_loads
-from unistack_aot.schedule.attention import find_attention
+from unistack_aot.schedule.attention import AttentionSite, find_attention
 from unistack_aot.schedule.attention_blocks import choose_attention
 from unistack_aot.schedule.block_tiles import (
     block_tiled,
@@ -30,6 +31,7 @@ from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.many_narrow import assign_roles, stages
 from unistack_aot.schedule.narrow_floats import widened
+from unistack_aot.schedule.narrow_storage import narrow_storage
 from unistack_aot.schedule.split_depth import finishing, partial, workspace_shape
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction
@@ -155,6 +157,33 @@ class Legalizer:
         first = block_tiled(summed, inner, tile, self.machine, self.ranges, parts)
         return first, finishing(kernel, site, name, parts)
 
+    def rounds_to(self, kernel: Kernel, name: str) -> DType | None:
+        """The element type of the tiles whose operand a buffer is, if it is nothing else in the kernel."""
+        attended = find_attention(kernel)
+        if not isinstance(attended, No):
+            return self.attends_in(kernel, attended, name)
+        site = find_site(kernel)
+        if isinstance(site, No) or site.rest:
+            return None
+        guards = [x.within for x in (site.a, site.b) if x.within is not None]
+        others = [*all_loads(site.tail), *(load for guard in guards for load in loads(guard))]
+        if any(load.buffer == name for load in others):
+            return None
+        site = hoisted(kernel, oriented(kernel, site, self.ranges), self.ranges)
+        operands = (site.a.load.dtype, site.b.load.dtype)
+        tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
+        chosen = choose_tile(kernel, site, tiles, self.machine, self.ranges)
+        return None if isinstance(chosen, No) else chosen[0].element
+
+    def attends_in(self, kernel: Kernel, site: AttentionSite, name: str) -> DType | None:
+        """The element type of queries, keys and values of the block that is chosen for an attention."""
+        others = (*loads(site.score), *all_loads(site.tail))
+        blocks = attention_for(site.q.dtype, self.precision, self.machine)
+        chosen = choose_attention(kernel, site, blocks, self.machine, self.ranges)
+        if isinstance(chosen, No) or any(load.buffer == name for load in others):
+            return None
+        return blocks[0].element
+
     def packed(self, kernel: Kernel, site: Site, tile: TileInstruction) -> tuple[Kernel, Site]:
         """The site with constant operands laid out for tile copies: depth inner on the left, outer on the right."""
         sides = ((site.a, site.rows, True), (site.b, site.cols, False))
@@ -208,6 +237,9 @@ def legalize(
 ) -> tuple[Program, dict[str, Array], tuple[Decision, ...]]:
     """The whole program for one generation, its constants, and why."""
     work = Legalizer(ranges, machine, program.by_name(), dict(constants), precision, avoid)
+    program, stored = narrow_storage(program, work.rounds_to)
+    work.buffers = program.by_name()
+    work.decisions.extend(stored)
     steps = work.steps(program.steps)
     done = Program(program.name, tuple(work.buffers.values()), steps)
     return done, work.constants, tuple(work.decisions)

@@ -22,8 +22,8 @@ from unistack_aot.targets.cuda import legalize
 from unistack_aot.targets.cuda.source import kernel_text
 
 Part = tuple[TensorOp, tuple[str, ...], str]
-MATRIX = dict.fromkeys(("x", "w", "v", "u", "y"), (64, 64))
-HEADS = dict.fromkeys(("x", "q", "k", "h", "y"), (1, 2, 40, 32))
+MATRIX: dict[str, tuple[int, ...]] = dict.fromkeys(("x", "w", "v", "u", "y"), (64, 64))
+HEADS: dict[str, tuple[int, ...]] = dict.fromkeys(("x", "q", "k", "h", "y"), (1, 2, 40, 32))
 INPUTS = "xwkh"
 PRODUCT = Contract("ac", "cb", "ab")
 CHAIN: list[Part] = [(PRODUCT, ("x", "w"), "v"), (PRODUCT, ("v", "w"), "y")]

@@ -9,7 +9,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import onnx.defs
 import pytest
+
+from unistack_aot.ops.onnx import importer_for
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -70,6 +73,19 @@ def test_the_tour(tmp_path: Path) -> None:
         printed = _run(kind, text, tmp_path).splitlines()
     assert commands >= 5
     assert not missing, "README.md shows lines that are no longer printed:\n" + "\n".join(missing)
+
+
+def test_the_number_of_operators() -> None:
+    """Counted: current operators of the main domain, and those with an importer."""
+    newest = onnx.defs.onnx_opset_version()
+    current: dict[str, onnx.defs.OpSchema] = {}
+    for schema in onnx.defs.get_all_schemas_with_history():
+        known = current.get(schema.name)
+        if schema.domain == "" and (known is None or schema.since_version > known.since_version):
+            current[schema.name] = schema
+    names = [name for name, schema in current.items() if not schema.deprecated]
+    count = sum(importer_for("", name, newest) is not None for name in names)
+    assert f"Operators: {count} of the {len(names)} current ones" in README
 
 
 def test_files_and_folders_exist() -> None:

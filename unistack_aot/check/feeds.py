@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -161,6 +162,11 @@ def _accepted(graph: Graph, feeds: Mapping[str, Array]) -> bool:
 def shape_of(tensor: Tensor, dims: Mapping[str, int]) -> tuple[int, ...]:
     """The extents of an input or output for sizes of the dimensions."""
     return tuple(evaluate(parse(size), dims) for size in tensor.shape)
+
+
+def nbytes(tensor: Tensor, dims: Mapping[str, int]) -> int:
+    """The size of an input or output in bytes."""
+    return prod(shape_of(tensor, dims)) * parse_dtype(tensor.dtype).bytes
 
 
 def _array(

@@ -12,7 +12,7 @@ from unistack_aot.artifact.tensors import TensorFile
 from unistack_aot.base.errors import UnistackError
 from unistack_aot.base.symbolic import text
 from unistack_aot.check.cases import sizes_to_try
-from unistack_aot.check.feeds import drawn
+from unistack_aot.check.feeds import drawn, nbytes
 from unistack_aot.check.oracles import Feeds, Runtime, bound, exact
 from unistack_aot.check.tolerance import Rounding, bounds, magnitudes
 from unistack_aot.onnx_in import Imported
@@ -33,6 +33,10 @@ def golden_set(model: Model, imported: Imported, rounding: Rounding, seed: int =
     arrays: dict[str, Array] = {}
     remark, spent = "", 0
     for number, sizes in enumerate(sizes_to_try(described)[-CASES:]):
+        given = sum(nbytes(tensor, sizes) for tensor in described.inputs)
+        if spent + given > LARGEST:
+            remark = f"inputs of {given / 1e6:.0f} MB"
+            break
         feeds = drawn(described.inputs, sizes, imported.graph, seed + number)
         outputs = _answers(imported.graph, runtime, feeds)
         if isinstance(outputs, str):

@@ -225,6 +225,9 @@ def _checked(model: Path, report: Report, face: Face) -> list[Verdict]:
         except UnistackError as error:
             missing[device] = error.what
             continue
+        except MemoryError:
+            missing[device] = "there is not enough memory for it"
+            continue
         verdicts.append(verdict)
         _present_verdict(verdict, perf_counter() - start, face)
     for device, reason in missing.items():

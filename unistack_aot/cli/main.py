@@ -80,6 +80,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         where = error.filename or error.filename2
         words_of_it = error.strerror or str(error)
         return _refused(BadInput(f"{words_of_it}", at=where), verb, debug)
+    except MemoryError as error:
+        reason = f" ({error})" if str(error) else ""
+        memory = UnistackError(
+            f"there is not enough memory{reason}", hint="make the sizes smaller, or free memory"
+        )
+        return _refused(memory, verb, debug)
     except Exception as fault:
         return _fault(fault, debug)
 

@@ -141,9 +141,9 @@ class _Checker:
         return self.surely(start - end) or self.surely(first - stop)
 
     def readable(self, name: str) -> bool:
-        """Whether something was written to a buffer's memory, or it was given."""
+        """Whether something was written to a buffer's memory, or it was given, or there is nothing in it."""
         root = self.root(name)
-        if self.buffers[root].kind in GIVEN:
+        if self.buffers[root].kind in GIVEN or self.buffers[name].elements == 0:
             return True
         return any(not self.apart(name, other) for other in self.written.get(root, ()))
 

@@ -9,7 +9,7 @@ import numpy as np
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, ArrayData, Constant, Op
 from unistack_aot.aicf.types import TensorType, TupleType
-from unistack_aot.base.dtypes import i64
+from unistack_aot.base.dtypes import DType, i64
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Sym
 from unistack_aot.ops.core import Extents, Item
@@ -62,8 +62,13 @@ class Folder:
             return None if values is None else _constant(values[node.op.k])
         if not isinstance(node.op, TensorOp):
             return None
-        arrays = [arg.op.data.array for arg in node.args if isinstance(arg.op, Constant)]
-        if len(arrays) < len(node.args) or not _worth(node, sum(a.nbytes for a in arrays)):
+        found = [_known(arg) for arg in node.args]
+        arrays = [array for array in found if array is not None]
+        if len(arrays) < len(node.args):
+            return None
+        # no kernel reads or writes a value without elements: what it would give is known here
+        nothing = any(0 in kind.shape for kind in (*map(_type_of, node.args), *_types(node)))
+        if not nothing and not _worth(node, sum(a.nbytes for a in arrays)):
             return None
         try:
             result = node.op.reference(*arrays)
@@ -80,10 +85,32 @@ def _from_shapes(node: Node) -> Node | None:
     if known is None:
         return None
     if not any(isinstance(x, Sym) for x in known.flat):
-        return _constant(known.astype(node.tensor.dtype.numpy))
+        kind = node.tensor.dtype
+        if not kind.is_float and any(not _fits(x, kind) for x in known.flat):
+            return None  # it wraps around: evaluated as the type does
+        return _constant(known.astype(kind.numpy))
     if node.tensor.dtype is i64 and known.ndim <= 1:
         return Node(Extents(tuple(known.reshape(-1).tolist()), scalar=known.ndim == 0))
     return None
+
+
+def _fits(number: object, kind: DType) -> bool:
+    limits = np.iinfo(kind.numpy) if kind.numpy.kind in "iu" else None
+    return limits is None or limits.min <= int(str(number)) <= limits.max
+
+
+def _known(node: Node) -> Array | None:
+    """The value of a constant, or of anything that has no elements; None if it is not known."""
+    if isinstance(node.op, Constant):
+        return node.op.data.array
+    kind = _type_of(node)
+    if 0 not in kind.shape or not all(isinstance(extent, int) for extent in kind.shape):
+        return None
+    return np.empty([int(str(extent)) for extent in kind.shape], kind.dtype.numpy)
+
+
+def _type_of(node: Node) -> TensorType:
+    return node.type if isinstance(node.type, TensorType) else node.type.items[0]
 
 
 def _worth(node: Node, operands: int) -> bool:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import onnx
-import onnx.defs
 from onnx import AttributeProto
 
 from unistack_aot.aicf.graph import Graph, Origins
@@ -21,6 +19,7 @@ from unistack_aot.onnx_in.dims import Declared, DimTable, input_types
 from unistack_aot.onnx_in.order import Numbered, label_of, ordered
 from unistack_aot.onnx_in.read import Model, Source, read_model, read_opsets
 from unistack_aot.onnx_in.reasons import summary, why_unknown
+from unistack_aot.onnx_in.schema import check_node, too_large
 from unistack_aot.onnx_in.scope import Gap, Scope, Session
 from unistack_aot.onnx_in.tensors import read_tensor
 from unistack_aot.ops.control import refusals
@@ -123,15 +122,29 @@ def attempt(
         if isinstance(kind, Unsupported):
             session.gaps.append(Gap(name, "", 0, kind.what, kind.hint or ""))
             scope.values[name] = None
+        elif reason := too_large(kind):
+            hint = "make the model's tensors smaller"
+            session.gaps.append(Gap(name, "", 0, f"input {name} has {reason}", hint))
+            scope.values[name] = None
         else:
             scope.values[name] = Node(Input(name, kind))
     formals = tuple(node for node in scope.values.values() if node is not None)
     names = [value.name for value in proto.output]
+    _check_outputs(names, source.name)
     live = ordered(proto.node, names)
     session.live = tuple(label_of(index, node) for index, node in live)
     results = run(scope, live, names)
     outputs = tuple((name, node) for name, node in results if node is not None)
     return Graph(source.name, formals, outputs), session
+
+
+def _check_outputs(names: list[str], model: str) -> None:
+    """BadModel for a model without outputs, or with two of one name."""
+    if not names:
+        raise BadModel("the model has no outputs", at=model, hint="export it again")
+    for name in names:
+        if names.count(name) > 1:
+            raise BadModel(f"two outputs are called {name!r}", at=name, hint="export it again")
 
 
 def _refuse_sparse(proto: onnx.GraphProto) -> None:
@@ -155,7 +168,10 @@ def run(
 def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | None]:
     """The values of one ONNX node; all None, and a gap noted, if it cannot be imported."""
     args = [scope.find(name, label) if name else None for name in proto.input]
-    poisoned = any(name and arg is None for name, arg in zip(proto.input, args, strict=True))
+    poisoned = any(
+        name and arg is None and name not in scope.omitted
+        for name, arg in zip(proto.input, args, strict=True)
+    )
     domain = "" if proto.domain == "ai.onnx" else proto.domain
     function = scope.session.functions.get((proto.domain, proto.op_type, proto.overload))
     version = scope.opsets.get(domain, 0)
@@ -169,7 +185,7 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
         return absent
     if poisoned:
         return absent
-    _check_arity(domain, proto, version, label)
+    check_node(domain, proto, version, label)
     try:
         call = OnnxCall(
             proto.op_type,
@@ -198,28 +214,6 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
             at=label,
             hint="operands do not fit the operator; check the model with onnx.checker",
         ) from fault
-
-
-def _check_arity(domain: str, proto: onnx.NodeProto, version: int, label: str) -> None:
-    least, most = _arity(domain, proto.op_type, version)
-    given = len(proto.input)
-    if not least <= given <= most:
-        wanted = f"{least}" if least == most else f"{least} to {most}"
-        raise BadModel(
-            f"{proto.op_type}({version}) with {given} inputs, it takes {wanted}",
-            at=label,
-            hint="the model is malformed; export it again",
-        )
-
-
-@lru_cache(1 << 12)
-def _arity(domain: str, op_type: str, version: int) -> tuple[int, int]:
-    """How many inputs an operator takes, by the ONNX schema; anything for unknown ones."""
-    try:
-        schema = onnx.defs.get_schema(op_type, version, domain)
-    except onnx.defs.SchemaError:
-        return 0, 1 << 31
-    return schema.min_input, schema.max_input
 
 
 def _disagreement(
@@ -256,6 +250,8 @@ def _traced(
         raise Unsupported(f"with output {names}", at=label, hint="export without that output")
     folded: list[Node | None] = []
     for node in nodes:
+        if reason := too_large(node.type):
+            raise Unsupported(f"with {reason}", at=label, hint="make the model's tensors smaller")
         value = session.folding.fold(node)
         session.trace(value, label)
         folded.append(value)
@@ -284,6 +280,8 @@ def _call_function(
         calls=(*scope.calls, key),
     )
     inner.values.update(dict.fromkeys(function.input))
+    given = [name for name, arg in zip(function.input, args, strict=False) if arg is not None]
+    inner.omitted = frozenset(function.input) - set(given)
     inner.values.update(zip(function.input, args, strict=False))
     return [
         node

@@ -72,8 +72,8 @@ class Session:
 class Scope:
     """Values by name; None stands for one that could not be imported (the gaps say why).
 
-    A `closed` scope is a region: what it takes from its parent becomes an input of its own, noted
-    in `captured`.
+    `omitted` are inputs of a function that its call leaves out. A `closed` scope is a region: what it
+    takes from its parent becomes an input of its own, noted in `captured`.
     """
 
     session: Session
@@ -85,6 +85,7 @@ class Scope:
     calls: tuple[tuple[str, str, str], ...] = ()
     values: dict[str, Node | None] = field(default_factory=dict)
     initializers: dict[str, onnx.TensorProto] = field(default_factory=dict)
+    omitted: frozenset[str] = frozenset()
     captured: dict[str, tuple[Node, Node]] = field(default_factory=dict)
 
     def find(self, name: str, user: str) -> Node | None:

@@ -90,10 +90,13 @@ def _read_external(
             at=label,
             hint=f"put it beside the model, in {folder}",
         )
-    offset = int(entries.get("offset", 0))
     wanted = prod(shape) * dtype.itemsize
+    offset, length = (
+        _whole(entries.get(key, str(default)), key, label)
+        for key, default in (("offset", 0), ("length", wanted))
+    )
     held = path.stat().st_size - offset
-    if int(entries.get("length", wanted)) != wanted or held < wanted:
+    if length != wanted or held < wanted:
         raise BadModel(
             f"external data {location!r} has {max(held, 0)} bytes from {offset}, "
             f"the tensor needs {wanted}",
@@ -103,6 +106,17 @@ def _read_external(
     if wanted == 0:
         return np.empty(shape, dtype)
     return np.memmap(path, dtype, "r", offset, shape)
+
+
+def _whole(written: str, key: str, label: str) -> int:
+    """A number that external data states."""
+    if not written.isdecimal():
+        raise BadModel(
+            f"external data with {key} {written!r}, it must be a whole number",
+            at=label,
+            hint="the file is damaged; export it again",
+        )
+    return int(written)
 
 
 def tensor_shape(value: onnx.ValueInfoProto) -> list[onnx.TensorShapeProto.Dimension]:

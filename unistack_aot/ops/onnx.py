@@ -43,7 +43,7 @@ class OnnxCall:
         found = self.optional(k)
         if found is None:
             raise Unsupported(
-                f"{self.op_type} without its input {k}",
+                f"without its input {k}",
                 at=self.label,
                 hint="the model is malformed",
             )

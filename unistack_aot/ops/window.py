@@ -137,6 +137,11 @@ def onnx_window(call: OnnxCall, kernel: Sequence[int], extents: Sequence[Dim]) -
         )
     strides = tuple(call.attr("strides", (1,) * rank))
     dilations = tuple(call.attr("dilations", (1,) * rank))
+    for name, numbers in (("kernel", kernel), ("strides", strides), ("dilations", dilations)):
+        if any(number < 1 for number in numbers):
+            raise call.refuse(f"with {name} {list(numbers)}", "each must be 1 or more")
+    if any(pad < 0 for pad in call.attr("pads", ())):
+        raise call.refuse("with negative pads", "crop with Slice before it")
     auto = call.attr("auto_pad", "NOTSET")
     if auto in ("SAME_UPPER", "SAME_LOWER"):
         free = sliding(kernel, strides, dilations)

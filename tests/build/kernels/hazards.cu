@@ -282,6 +282,17 @@ BLOCK(reads_shared_past_end) {
 }
 UA_KERNEL(reads_shared_past_end)
 
+BLOCK(copies_past_end) {
+    UA_DYNAMIC_SHARED(arena);
+    const int t = threadIdx.x;
+    if (t < 64) ua::copy_async<16>(arena + t * 16 + 16, x + t * 4);
+    ua::copy_commit();
+    ua::copy_wait<0>();
+    __syncthreads();
+    y[t] = x[t];
+}
+UA_KERNEL(copies_past_end)
+
 BLOCK(misaligned_store) {
     const int t = threadIdx.x;
     if (t < 60) ua::store(y + t * 4 + 2, ua::load<4>(x + t * 4));

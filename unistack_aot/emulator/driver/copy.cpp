@@ -10,13 +10,19 @@ namespace ua::emu {
 
 namespace {
 
-void perform(const PendingCopy& copy) {
-    if (copy.valid_bytes == 16) {
-        memcpy(copy.shared, copy.global, 16);
-    } else {
-        memcpy(copy.shared, copy.global, copy.valid_bytes);
-        memset(static_cast<char*>(copy.shared) + copy.valid_bytes, 0, copy.bytes - copy.valid_bytes);
+// Whole or empty copies of each size are single moves: a kernel that gathers makes one per element.
+void perform(const PendingCopy& copy, unsigned char* arena) {
+    unsigned char* const shared = arena + copy.shared;
+    switch (copy.bytes << 8 | copy.valid_bytes) {
+        case 4 << 8 | 4: memcpy(shared, copy.global, 4); return;
+        case 4 << 8: memset(shared, 0, 4); return;
+        case 8 << 8 | 8: memcpy(shared, copy.global, 8); return;
+        case 16 << 8 | 16: memcpy(shared, copy.global, 16); return;
+        case 16 << 8: memset(shared, 0, 16); return;
+        default: break;
     }
+    memcpy(shared, copy.global, copy.valid_bytes);
+    memset(shared + copy.valid_bytes, 0, copy.bytes - copy.valid_bytes);
 }
 
 // The instruction that a copy belongs to: one per place in the source, told apart by occurrence when a loop was unrolled.
@@ -32,10 +38,11 @@ void CopyQueue::clear() {
 
 void CopyQueue::run(unsigned groups_left) {
     Shadow* shadow = worker->shadow();
+    unsigned char* const arena = worker->shared();
     for (; groups.size() > groups_left; groups.pop()) {
         for (unsigned i = groups.front(); i > 0; i--, copies.pop()) {
-            perform(copies.front());
-            if (shadow) shadow->arrived(*worker, copies.front().shared, copies.front().bytes);
+            perform(copies.front(), arena);
+            if (__builtin_expect(shadow != nullptr, 0)) shadow->arrived(*worker, arena + copies.front().shared, copies.front().bytes);
         }
     }
 }
@@ -49,8 +56,21 @@ using namespace ua::emu;
 UA_EMU_EXPORT void ua_emu_copy_async(void* shared, const void* global, unsigned bytes, unsigned valid_bytes,
                                      ua_emu_site site) {
     const auto target = reinterpret_cast<uintptr_t>(shared), source = reinterpret_cast<uintptr_t>(global);
-    if ((target & (bytes - 1)) || (valid_bytes && (source & (bytes - 1))))
-        worker->fail_illegal("%s:%d: cp.async of %u bytes at a misaligned address", site.file, site.line, bytes);
+    Worker* const self = worker;
+    CopyQueue& queue = self->current()->queue;
+    const uint64_t offset = target - reinterpret_cast<uintptr_t>(self->shared());
+    const PendingCopy copy = {global, static_cast<uint32_t>(offset), static_cast<uint16_t>(bytes),
+                              static_cast<uint16_t>(valid_bytes)};
+    const bool aligned = !(target & (bytes - 1)) && (!valid_bytes || !(source & (bytes - 1)));
+    const bool inside = offset + bytes <= self->launch()->shared_bytes && offset < self->launch()->shared_bytes;
+    if (__builtin_expect(aligned && inside && valid_bytes <= bytes && !self->watched(), 1)) {
+        queue.add(copy);
+        return;
+    }
+    if (!aligned) self->fail_illegal("%s:%d: cp.async of %u bytes at a misaligned address", site.file, site.line, bytes);
+    if (!inside)
+        self->fail_illegal("%s:%d: cp.async writes %u bytes at offset %ld of %u bytes of shared memory", site.file, site.line,
+                           bytes, static_cast<long>(offset), self->launch()->shared_bytes);
     if (valid_bytes > bytes)
         worker->fail("%s:%d: cp.async of %u bytes with %u valid ones", site.file, site.line, bytes, valid_bytes);
     if (Shadow* shadow = worker->shadow()) {
@@ -62,9 +82,7 @@ UA_EMU_EXPORT void ua_emu_copy_async(void* shared, const void* global, unsigned 
         accesses.push_back({site_key(site), source, valid_bytes, copy_read});
         accesses.push_back({site_key(site), target, bytes, copy_write});
     }
-    CopyQueue& queue = worker->current()->queue;
-    queue.copies.push({shared, global, bytes, valid_bytes});
-    queue.open++;
+    queue.add(copy);
     if (settings.defer_copies) return;
     queue.commit();
     queue.run(0);

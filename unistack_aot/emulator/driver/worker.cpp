@@ -17,7 +17,7 @@ __attribute__((visibility("default"), tls_model("initial-exec"))) __thread ua_em
 namespace ua::emu {
 
 Settings settings;
-thread_local Worker* worker;
+__thread Worker* worker;
 
 namespace {
 
@@ -139,6 +139,7 @@ void Worker::prepare(const Launch& launch) {
     ua_emu_self.grid_size = launch.grid;
     shadow_ = launch.kernel->checked && settings.check ? std::make_unique<Shadow>(launch.shared_bytes) : nullptr;
     counters_ = launch.kernel->checked && settings.count ? std::make_unique<Counters>() : nullptr;
+    watched_ = shadow_ || counters_ || !settings.defer_copies;
 }
 
 bool Worker::is_device_memory(const void* pointer) {

@@ -33,10 +33,11 @@ struct Launch {
     unsigned shared_bytes;
 };
 
+// Small: a kernel that gathers has thousands in flight, and writing them down is what they cost.
 struct PendingCopy {
-    void* shared;
     const void* global;
-    unsigned bytes, valid_bytes;
+    uint32_t shared;  // offset in the block's arena
+    uint16_t bytes, valid_bytes;
 };
 
 // First in, first out, in a ring that grows when full. Small on purpose: a block has hundreds, and they share a cache.
@@ -49,7 +50,7 @@ class Ring {
     void clear() { first_ = last_ = 0; }
     void push(const T& item) {
         if (size() == items_.size()) grow();
-        items_[last_++ & (items_.size() - 1)] = item;
+        items_.data()[last_++ & (items_.size() - 1)] = item;
     }
 
   private:
@@ -72,6 +73,10 @@ struct CopyQueue {
     unsigned open = 0;  // copies since the last commit
 
     void clear();
+    void add(const PendingCopy& copy) {
+        copies.push(copy);
+        open++;
+    }
     void commit() {
         groups.push(open);
         open = 0;
@@ -145,6 +150,8 @@ class Worker {
     bool is_device_memory(const void* address);
     Shadow* shadow() const { return shadow_.get(); }
     Counters* counters() const { return counters_.get(); }
+    // Somebody wants to know of each access, or copies shall arrive at once.
+    bool watched() const { return watched_; }
 
     int vote_any = 0, vote_count = 0;            // being collected
     int vote_any_result = 0, vote_count_result = 0;  // of the barrier that was released last
@@ -180,9 +187,11 @@ class Worker {
     uint64_t known_start_ = 0, known_end_ = 0;  // the allocation that was asked about last
     std::unique_ptr<Shadow> shadow_;
     std::unique_ptr<Counters> counters_;
+    bool watched_ = false;
     void* signal_stack_ = nullptr;
 };
 
-extern thread_local Worker* worker;
+// Not thread_local: access to that from another file goes through a function, in case it has to be constructed.
+extern __thread Worker* worker __attribute__((tls_model("initial-exec")));
 
 }  // namespace ua::emu

@@ -21,7 +21,7 @@ from unistack_aot.base.errors import IRError
 from unistack_aot.base.verdict import No
 from unistack_aot.mcir.evaluate import evaluate_kernel
 from unistack_aot.mcir.layout import Layout
-from unistack_aot.mcir.nodes import Kernel, Loop, Role
+from unistack_aot.mcir.nodes import Access, Kernel, Loop, Role
 from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.mcir.text import print_kernel
 from unistack_aot.mcir.transform import rewrite
@@ -51,24 +51,35 @@ def kernels_of(text: str) -> Kernels:
     return tuple(parse_kernel(part) for part in re.split(r"(?m)^(?=kernel )", text) if part.strip())
 
 
-def numbers(kernels: Kernels) -> dict[str, np.ndarray]:
-    """All arrays after running kernels one after the other on seeded inputs."""
+def numbers(kernels: Kernels, given: dict[str, np.ndarray] | None = None) -> dict[str, np.ndarray]:
+    """All arrays after running kernels one after the other, on seeded inputs where none are given."""
     rng = np.random.default_rng(7)
     written = {p.name for k in kernels for p in k.outputs}
-    arrays: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = dict(given or {})
     names = sorted({p.name: p for k in kernels for p in k.params}.items())
     for name, param in names:
         shape = [d if isinstance(d, int) else DIMS[str(d)] for d in param.shape]
-        if name not in written:
+        if name not in written and name not in arrays:
             arrays[name] = rng.standard_normal(shape).astype(param.dtype.numpy)
     for kernel in kernels:
         arrays |= evaluate_kernel(kernel, arrays, DIMS)
     return arrays
 
 
+def in_memory(before: Kernels, after: Kernels) -> dict[str, np.ndarray]:
+    """For a result that is updated in place: the operand that it finds in its memory, with the other operands."""
+    updated = [p.name for k in after for p in k.params if p.access is Access.INOUT]
+    if not updated:
+        return {}
+    found = numbers(before)
+    kept = {p.name for k in after for p in k.params}
+    (gone,) = (p.name for k in before for p in k.inputs if p.name not in kept)
+    return {p.name: found[p.name] for k in before for p in k.inputs} | {updated[0]: found[gone]}
+
+
 def assert_same_numbers(before: Kernels, after: Kernels, names: dict[str, str]) -> None:
     """`names` gives the results to compare: in `after` by their name in `before`."""
-    first, second = numbers(before), numbers(after)
+    first, second = numbers(before), numbers(after, in_memory(before, after))
     for old, new in names.items():
         np.testing.assert_allclose(second[new], first[old], rtol=1e-5, atol=1e-6)
 

@@ -118,7 +118,7 @@ class Scope:
     """What a statement sees: memories, index values, names, lockstep axes, which points are active.
 
     `grid` holds the extents of lockstep axes, the innermost first, so that values of outer loops
-    broadcast into inner ones as numpy broadcasts.
+    broadcast into inner ones as numpy broadcasts. `scattered`: parallel loops run in pieces, in no order.
     """
 
     memories: dict[str, Memory]
@@ -126,6 +126,7 @@ class Scope:
     names: dict[str, Array]
     grid: tuple[int, ...]
     mask: Array | None
+    scattered: bool = False
 
     def bind(self, var: str, value: Array) -> Scope:
         """A scope for a loop body with one more index value."""
@@ -135,6 +136,7 @@ class Scope:
             dict(self.names),
             self.grid,
             self.mask,
+            self.scattered,
         )
 
     def push(self, var: str, values: Array) -> Scope:

@@ -1,8 +1,8 @@
 """Numpy evaluation of kernels: what a memory program computes, at any stage of its scheduling.
 
-Independent loops run in lockstep as array axes, statement by statement; sequential ones run in
-order. Every access is checked against its buffer's logical shape. Not here: scalar functions
-(ir/evaluate.py), host steps.
+Independent loops run in lockstep as array axes, statement by statement (in scattered pieces where a
+kernel updates memory in place); sequential ones run in order. Every access is checked against its
+buffer's logical shape. Not here: scalar functions (ir/evaluate.py), host steps.
 """
 
 from __future__ import annotations
@@ -43,8 +43,12 @@ from unistack_aot.mcir.nodes import (
     View,
     When,
 )
+from unistack_aot.mcir.transform import all_loads
 
 LIMIT = 1 << 22  # points of one lockstep step; larger loops run in pieces, to bound memory
+
+# A kernel that updates memory runs its parallel loops in this many pieces, in no order: who relies on one, errs.
+PIECES = 3
 
 _ORDERED = (Role.SEQ, Role.UNROLL)
 _COMBINE: dict[str, np.ufunc] = {
@@ -77,7 +81,9 @@ def evaluate_kernel(
             data = given if param.access is Access.IN else given.copy()
         memories[param.name] = Memory(data)
     variables = {name: np.asarray(value, np.int64) for name, value in dims.items()}
-    scope = Scope(memories, variables, {}, (), None)
+    updated = {p.name for p in kernel.params if p.access is Access.INOUT}
+    scattered = any(load.buffer in updated for load in all_loads(kernel.body))
+    scope = Scope(memories, variables, {}, (), None, scattered)
     with np.errstate(all="ignore"):
         _run(kernel.body, scope)
     return {p.name: memories[p.name].data for p in kernel.outputs}
@@ -138,6 +144,9 @@ def _loop(loop: Loop, scope: Scope) -> None:
         return
     per_value = max(1, prod(scope.grid)) * _volume(loop.body, scope)
     piece = max(1, LIMIT // per_value)
+    if scope.scattered and len(values) > 1:
+        values = np.random.default_rng(len(values)).permutation(values)
+        piece = min(piece, -(-len(values) // PIECES))
     for start in range(0, len(values), piece):
         inner = scope.push(loop.var, values[start : start + piece])
         if extent.ndim:

@@ -42,6 +42,7 @@ from unistack_aot.mcir.nodes import (
 )
 from unistack_aot.mcir.stages.stage import Stage
 from unistack_aot.mcir.text import COMBINE
+from unistack_aot.mcir.touches import races
 from unistack_aot.mcir.transform import scalars
 from unistack_aot.mcir.verify_access import check_conflicts, check_inside, unguarded_loads
 from unistack_aot.mcir.verify_scope import Around, Held, Scope, count_of
@@ -63,6 +64,8 @@ def verify_kernel(
     scope = Scope(kernel, name, buffers, {}, dict(ranges or {}), known if dims is None else dims)
     _params(kernel, stage, scope)
     _body(kernel.body, scope, stage)
+    for why in races(kernel, scope.ranges).values():
+        raise scope.fault(None, why)
 
 
 def _params(kernel: Kernel, stage: Stage | None, scope: Scope) -> None:

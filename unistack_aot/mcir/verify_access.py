@@ -178,13 +178,19 @@ def _size(scope: Scope, name: str) -> int:
 
 
 def _undetermined(scope: Scope, stmt: Store, held: Held, depth: int) -> set[str]:
-    """Parallel variables from a depth on that the stored address does not determine.
+    """Parallel variables from a depth on that the stored address does not determine."""
+    entries = tuple(e for e in stmt.index if not isinstance(e, Scalar))
+    parallel = {each.var for each in scope.loops[depth:] if each.parallel}
+    return untold(scope, held, entries, depth) & parallel
+
+
+def untold(scope: Scope, held: Held, entries: tuple[Dim, ...], depth: int) -> set[str]:
+    """Variables from a depth on that run more than once and do not follow from index entries of `held`.
 
     First which variables follow from the address, spans taken as a whole; then which loops follow from those, spans
     written as their first element and a local number.
     """
     inner = scope.loops[depth:]
-    entries = tuple(e for e in stmt.index if not isinstance(e, Scalar))
     known = _address(held, entries)
     ranges = {**scope.ranges, **{each.var: (0, reach_of(each, scope)) for each in inner}}
     whole = determined(known, {each.var for each in inner}, ranges)
@@ -193,9 +199,8 @@ def _undetermined(scope: Scope, stmt: Store, held: Held, depth: int) -> set[str]
     known = [*_address(held, tuple(apart)), *(env[name] for name in whole)]
     found = determined(known, {f"{each.var}'" for each in inner}, local)
     # A loop that cannot run twice, whatever its dimensions, has no iterations to tell apart.
-    several = [each for each in inner if not _runs_once(each, scope)]
-    parallel = {each.var for each in several if each.parallel}
-    return {var for var in parallel if f"{var}'" not in found}
+    several = {each.var for each in inner if not _runs_once(each, scope)}
+    return {var for var in several if f"{var}'" not in found}
 
 
 def _runs_once(each: Around, scope: Scope) -> bool:

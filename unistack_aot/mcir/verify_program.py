@@ -48,13 +48,18 @@ def verify_program(
 
 @dataclass
 class _Checker:
-    """One walk over the steps; `written` are the buffers with content, by the buffer that owns the memory."""
+    """One walk over the steps; `written` are the buffers with content, by the buffer that owns the memory.
+
+    `used` are those that a step read or wrote so far, `lost` those whose memory another one took.
+    """
 
     program: Program
     buffers: Mapping[str, Buffer]
     names: Mapping[Kernel, str]
     ranges: Ranges
     written: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    used: dict[str, dict[str, None]] = field(default_factory=dict[str, dict[str, None]])
+    lost: dict[str, str] = field(default_factory=dict[str, str])
 
     def fault(self, why: str, step: Step | None = None, block: tuple[Step, ...] = ()) -> IRError:
         """The error for a step, shown between its neighbours."""
@@ -180,6 +185,7 @@ class _Checker:
                 raise self.fault(why, launch, block)
         self.reads(launch.reads(), launch, block)
         updated = [a for p, a in zip(params, launch.args, strict=True) if p.access is Access.INOUT]
+        self.taken(updated)
         for target in launch.writes():
             others = [name for name in launch.args if name != target]
             for other in others:
@@ -187,6 +193,13 @@ class _Checker:
                     raise self.fault(f"{target} shares memory with operand {other}", launch, block)
             if target not in updated:
                 self.write(target, launch, block)
+
+    def taken(self, updated: Iterable[str]) -> None:
+        """Whoever used memory that a launch updates under another name has lost its content."""
+        for target in updated:
+            mine = self.used.setdefault(self.root(target), {})
+            before = [n for n in mine if n != target and not self.apart(n, target)]
+            self.lost.update(dict.fromkeys(before, target))
 
     def known(self, name: str, step: Step, block: tuple[Step, ...]) -> Buffer:
         if name not in self.buffers:
@@ -198,6 +211,10 @@ class _Checker:
             self.known(name, step, block)
             if not self.readable(name):
                 raise self.fault(f"{name} is read before it is written", step, block)
+            if name in self.lost:
+                why = f"{name} is read after {self.lost[name]} took its memory"
+                raise self.fault(why, step, block)
+            self.used.setdefault(self.root(name), {})[name] = None
 
     def write(self, name: str, step: Step, block: tuple[Step, ...]) -> None:
         """Note a write; each piece of memory has one writer."""
@@ -209,6 +226,7 @@ class _Checker:
             if not self.apart(name, other):
                 raise self.fault(f"{name} overwrites {other}", step, block)
         self.written.setdefault(root, []).append(name)
+        self.used.setdefault(root, {})[name] = None
 
     def copy(self, step: HostCopy, block: tuple[Step, ...]) -> None:
         source, target = self.buffers[step.source], self.known(step.target, step, block)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from unistack_aot.schedule.epilogues import EPILOGUE
+from unistack_aot.schedule.in_place import UPDATE
 from unistack_aot.schedule.inlining import INLINE
 from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import Operator
 from unistack_aot.schedule.row_joins import JOIN_ROWS
 
-OPERATORS: tuple[Operator[..., Any], ...] = (INLINE, EPILOGUE, JOIN_ROWS, SPLIT, FUSE, BIND)
+OPERATORS: tuple[Operator[..., Any], ...] = (INLINE, EPILOGUE, JOIN_ROWS, SPLIT, FUSE, BIND, UPDATE)

@@ -1,28 +1,39 @@
-"""The part of scheduling that all targets share, as passes with contracts: outputs in place, fusion, views."""
+"""The parts of scheduling that all targets share, as passes with contracts.
+
+Before a target decides its kernels: outputs in place, fusion, views. After that: memory of dead operands. Not here:
+what a target decides.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
+from unistack_aot.base.symbolic import Range, Ranges
 from unistack_aot.ir.passes import Pass, sequence
 from unistack_aot.mcir.canonical import closed, opened
 from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.fusion import fuse
+from unistack_aot.schedule.memory_reuse import reuse_memory
 from unistack_aot.schedule.tidy import tidy_kernels
-from unistack_aot.schedule.views import alias_reinterpretations, write_outputs_in_place
+from unistack_aot.schedule.views import (
+    alias_reinterpretations,
+    without_unused,
+    write_outputs_in_place,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A program under way, its constants by digest, and the decisions so far."""
+    """A program under way, its constants by digest, bounds of its dimensions, and the decisions so far."""
 
     program: Program
     constants: Mapping[str, NDArray[Any]]
+    ranges: Ranges = field(default_factory=dict[str, Range])
     decisions: tuple[Decision, ...] = ()
 
 
@@ -48,6 +59,15 @@ def _canonical(work: Work) -> Work:
     return replace(work, program=program)
 
 
+def _used(work: Work) -> Work:
+    return replace(work, program=without_unused(work.program))
+
+
+def _in_place(work: Work) -> Work:
+    program, decisions = reuse_memory(work.program, work.ranges)
+    return replace(work, program=program, decisions=(*work.decisions, *decisions))
+
+
 def _facts(*names: str) -> frozenset[str]:
     return frozenset(names)
 
@@ -59,10 +79,20 @@ SHARED = sequence(
         Pass("fuse", _fuse, _facts("outputs-in-place", "no-unit-loops"), _facts("fused")),
         Pass("views", _views, _facts("fused"), _facts("views")),
         Pass("canonical-names", _canonical, _facts("fused"), _facts("canonical")),
+        Pass("used-buffers", _used, _facts("views"), _facts("used-buffers")),
     ),
     given=("lowered",),
 )
 """Every target's first passes, in order; a wrong order fails when this module is imported."""
+
+LAST = sequence(
+    (
+        Pass("memory-in-place", _in_place, _facts("roles"), _facts("memory-in-place")),
+        Pass("used-buffers", _used, _facts("memory-in-place"), _facts("used-buffers")),
+    ),
+    given=("roles",),
+)
+"""Every target's last passes, on kernels whose loops all have their roles."""
 
 
 def prepare(
@@ -70,4 +100,10 @@ def prepare(
 ) -> tuple[Program, tuple[Decision, ...]]:
     """The fused program with canonical kernels, and why."""
     done = SHARED.run(Work(program, constants))
+    return done.program, done.decisions
+
+
+def finish(program: Program, ranges: Ranges) -> tuple[Program, tuple[Decision, ...]]:
+    """A program whose kernels a target has decided, with results in the memory of dead operands, and why."""
+    done = LAST.run(Work(program, {}, ranges))
     return done.program, done.decisions

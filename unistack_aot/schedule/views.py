@@ -113,6 +113,15 @@ def _alias(launch: Launch, buffers: dict[str, Buffer]) -> bool:
     return False
 
 
+def without_unused(program: Program) -> Program:
+    """The program without buffers that no step uses and no used one lies in; inputs and outputs stay."""
+    buffers = program.by_name()
+    used = set[str]().union(*(touched(step) for step in program.steps))
+    used |= {b.name for b in program.buffers if b.kind in (Kind.INPUT, Kind.OUTPUT)}
+    used |= {root_of(buffers[name], buffers)[0] for name in used}
+    return replace(program, buffers=tuple(b for b in program.buffers if b.name in used))
+
+
 def root_of(buffer: Buffer, buffers: dict[str, Buffer]) -> tuple[str, Dim]:
     """The buffer that owns the memory of an alias, and the offset into it in elements."""
     offset: Dim = 0

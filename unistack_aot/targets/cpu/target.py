@@ -15,7 +15,7 @@ from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.layouts import choose_layouts
 from unistack_aot.schedule.lifetimes import export
-from unistack_aot.schedule.prepare import prepare
+from unistack_aot.schedule.prepare import finish, prepare
 from unistack_aot.targets.cpu.build import LEVELS, compiler, link_job, object_job, shipped
 from unistack_aot.targets.cpu.legalize import legalize
 from unistack_aot.targets.cpu.source import entry, kernel_text, unit
@@ -53,7 +53,8 @@ def schedule(program: Program, constants: Constants, request: Request) -> Schedu
     program, packed, realised = legalize(
         program, dict(constants), request.ranges, machine(request.level)
     )
-    return Scheduled(program, packed, (*fused, *laid, *realised))
+    program, reused = finish(program, request.ranges)
+    return Scheduled(program, packed, (*fused, *laid, *realised, *reused))
 
 
 def emit(program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]) -> Source:

@@ -11,7 +11,7 @@ from unistack_aot.hw.machine import Machine, machine_for_arch
 from unistack_aot.mcir.nodes import Kernel
 from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.lifetimes import export
-from unistack_aot.schedule.prepare import prepare
+from unistack_aot.schedule.prepare import finish, prepare
 from unistack_aot.targets.cuda.build import (
     GENERATIONS,
     INCLUDE,
@@ -66,7 +66,8 @@ class DeviceTarget:
             request.precision,
             request.avoid,
         )
-        return Scheduled(program, kept, (*fused, *realised))
+        program, reused = finish(program, request.ranges)
+        return Scheduled(program, kept, (*fused, *realised, *reused))
 
     def emit(
         self, program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]

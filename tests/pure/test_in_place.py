@@ -10,7 +10,7 @@ import pytest
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.verdict import No
 from unistack_aot.mcir.evaluate import evaluate_kernel
-from unistack_aot.mcir.nodes import Kernel
+from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.mcir.program import Launch
 from unistack_aot.mcir.program_parse import parse_program
@@ -20,6 +20,7 @@ from unistack_aot.mcir.touches import updates
 from unistack_aot.mcir.verify import verify_kernel
 from unistack_aot.mcir.verify_program import verify_program
 from unistack_aot.schedule.in_place import UPDATE, updated
+from unistack_aot.schedule.many_narrow import stages
 from unistack_aot.schedule.memory_reuse import reuse_memory
 
 HEAD = "kernel k(x: f32[N, 8] far, w: f32[8, 8] far) -> y: f32[N, 8] far{} {{\n{}\n}}"
@@ -225,3 +226,10 @@ def test_reading_what_was_overwritten_is_refused() -> None:
     late = replace(third, args=("a", "c"))
     with pytest.raises(IRError, match="a is read after b took its memory"):
         verify_program(done.with_steps((*first, late, last)), SCHEDULED)
+
+
+def test_a_second_nest_updates_what_the_first_one_wrote() -> None:
+    nests = "for i in N { y[i, 0] = x[i, 1] }\nfor i in N { y[i, 1] = w[0, 0] }"
+    first, second = stages(kernel_of("", nests))
+    assert [p.access for p in first.outputs] == [Access.OUT]
+    assert [p.access for p in second.outputs] == [Access.INOUT]

@@ -125,7 +125,7 @@ def _views(stmt: Stmt) -> tuple[View, ...]:
             return ()
 
 
-def common(load: Touch, store: Touch) -> int:
+def around_both(load: Touch, store: Touch) -> int:
     """How many iterations surround both: those of the statements that hold both."""
     same = sum(
         1
@@ -159,7 +159,7 @@ def confused(load: Touch, store: Touch) -> tuple[Around, ...]:
 
     Entries of the index that are the same function of common iterations are equal only where those are.
     """
-    depth = common(load, store)
+    depth = around_both(load, store)
     outer = replace(store.scope, loops=store.scope.loops[:depth])
     hidden = {a.var for t in (load, store) for a in t.scope.loops[depth:]}
     known: list[Dim] = [
@@ -181,7 +181,7 @@ def read_first(kernel: Kernel, load: Touch, store: Touch) -> Yes | No:
         return No(f"iterations of {others[0].var} may read what others overwrite")
     if load.path > store.path and load.path != store.path:
         return No("it is read after the store")
-    depth = common(load, store)
+    depth = around_both(load, store)
     apart = (*load.scope.loops[depth:], *store.scope.loops[depth:])
     if not kernel.group or not apart or load.fold is Role.GROUP:
         return YES

@@ -44,7 +44,9 @@ def unguarded_loads(value: Scalar) -> tuple[Load, ...]:
 
 
 def check_inside(scope: Scope, stmt: Stmt, name: str, index: tuple[IndexEntry, ...]) -> None:
-    """IRError if an index is proven to leave its buffer; what depends on data is exempt."""
+    """IRError if an index is proven to leave its buffer; what depends on data, or never runs, is exempt."""
+    if any(each.count == 0 for each in scope.loops):
+        return
     held = scope.buffers[name]
     halo = held.layout.halo or ((0, 0),) * len(held.shape)
     for axis, (entry, extent) in enumerate(zip(index, held.shape, strict=True)):

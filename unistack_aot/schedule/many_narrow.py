@@ -92,18 +92,19 @@ def stages(kernel: Kernel) -> tuple[Kernel, ...]:
     """
     if len(kernel.body) < 2 or not all(isinstance(stmt, Loop) for stmt in kernel.body):
         return (kernel,)
-    return tuple(_part(kernel, (stmt,)) for stmt in kernel.body)
+    nests = [(stmt,) for stmt in kernel.body]
+    return tuple(_part(kernel, nest, _writes(kernel.body[:k])) for k, nest in enumerate(nests))
 
 
-def _part(kernel: Kernel, body: tuple[Stmt, ...]) -> Kernel:
-    """A kernel with only the parameters that `body` uses."""
+def _part(kernel: Kernel, body: tuple[Stmt, ...], before: set[str]) -> Kernel:
+    """A kernel with only the parameters that `body` uses; results that hold something of `before` are updated."""
     read = {load.buffer for load in all_loads(body)}
     written = {stmt.buffer for stmt in walk(body) if isinstance(stmt, Store)}
     partial = {s.buffer for s in walk(body) if isinstance(s, Store) and s.combine != "set"}
     params: list[Param] = []
     for param in kernel.params:
         if param.name in written:
-            both = param.name in read | partial
+            both = param.name in read | partial | before
             params.append(replace(param, access=Access.INOUT if both else Access.OUT))
         elif param.name in read:
             params.append(replace(param, access=Access.IN))

@@ -73,9 +73,10 @@ def test_kernels_of_real_models(tmp_path: Path, model: str, precision: str) -> N
         assert SharedTraffic(**each["shared"]).conflicts == 0, symbol
         way = source.ways[symbol].startswith(("fma.", "mma.", "attention."))
         assert (each["mma"] > 0) == (precision == "bf16" and way), symbol
-        if way:  # contractions and attention: whole sectors leave
+        if way:
+            # Whole sectors leave; of 16-bit results a matrix unit's lanes hold half a sector per row.
             assert each["shared"]["wavefronts"] > 0
-            assert written.efficiency == 1, symbol
+            assert written.efficiency >= (0.5 if precision == "bf16" else 1), symbol
         last = kernels[symbol].origins[-1]
         if not way and last.endswith(("/LayerNormalization", "/gate/Mul")):
             assert read.efficiency >= written.efficiency * 0.9, symbol

@@ -26,6 +26,7 @@ from unistack_aot.check.cases import named, sizes_to_try
 from unistack_aot.check.compare import difference, differing
 from unistack_aot.check.feeds import drawn
 from unistack_aot.check.oracles import Disturbance, Feeds, Runtime, bound, disturbed, exact
+from unistack_aot.check.quantum import allowance, moved, quantum_of, steps
 from unistack_aot.check.tolerance import Bound, Rounding, bounds, magnitudes
 from unistack_aot.check.verdict import OutputResult, Verdict
 from unistack_aot.onnx_in import Imported, import_model
@@ -244,6 +245,9 @@ class Excuses:
         """The result with the tolerance that the model's conditioning calls for."""
         if got.shape != truth.shape:
             return result
+        quantum = quantum_of(self.graph, result.output)
+        if quantum is not None:
+            return self._quantised(result, got, truth, quantum)
         return (self._exact if got.dtype.kind in "iub" else self._real)(result, got, truth)
 
     def _runs(self, output: str, count: int, amplitude: float, like: Array) -> Iterator[Array]:
@@ -253,6 +257,33 @@ class Excuses:
             ]
             if found.shape == like.shape:
                 yield found
+
+    def _quantised(
+        self, result: OutputResult, got: Array, truth: Array, quantum: float
+    ) -> OutputResult:
+        """Elements near a tie may be off by as many quanta as rounding errors move them."""
+        mine, exact_steps = steps(got, quantum), steps(truth, quantum)
+        if mine is None or exact_steps is None:
+            return replace(result, remark=f"not a multiple of its quantum {quantum:.3g}")
+        found = moved(mine, exact_steps)
+        runs = self._runs(result.output, DISTURBED_RUNS, 1.0, truth)
+        rounded = (steps(run.astype(got.dtype), quantum) for run in runs)
+        limit = allowance(
+            (moved(run, exact_steps) for run in rounded if run is not None), truth.size
+        )
+        far = "one quantum" if found.furthest == 1 else f"{found.furthest} quanta"
+        most = "one quantum" if limit.furthest == 1 else f"{limit.furthest} quanta"
+        remark = (
+            f"{found.count} of {truth.size} elements off by {far} of {quantum:.3g}; "
+            f"rounding moves {limit.count} by {most}"
+        )
+        return replace(
+            result,
+            error=float(found.count),
+            allowed=float(limit.count),
+            passed=found.count <= limit.count and found.furthest <= limit.furthest,
+            remark=remark,
+        )
 
     def _exact(self, result: OutputResult, got: Array, truth: Array) -> OutputResult:
         """Elements that rounding errors can flip are near-ties; all others must be right."""

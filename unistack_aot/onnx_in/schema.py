@@ -18,7 +18,7 @@ from unistack_aot.onnx_in.dims import LARGEST
 
 MOST_BYTES = 1 << 60
 """Bytes of one value beyond which addresses could overflow."""
-_KINDS = {
+_KINDS: dict[int, str] = {
     AttributeProto.FLOAT: "a float",
     AttributeProto.INT: "an int",
     AttributeProto.STRING: "a string",
@@ -47,7 +47,7 @@ def check_node(domain: str, proto: onnx.NodeProto, version: int, label: str) -> 
             if declared.required:
                 raise BadModel(f"{what} without its attribute {name}", label, _MALFORMED)
             continue
-        kind, wanted_kind = int(present[name].type), int(declared.type.value)
+        kind, wanted_kind = int(present[name].type), int(declared.type)  # type: ignore[arg-type]
         if kind != wanted_kind and not present[name].ref_attr_name:
             raise BadModel(
                 f"{what} with attribute {name} as {_KINDS.get(kind, kind)}, "

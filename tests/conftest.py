@@ -1,4 +1,4 @@
-"""Switches shared by all tests: a quick hypothesis profile, --update-golden, the gpu marker."""
+"""Switches shared by all tests: a quick hypothesis profile, --update-golden, the gpu marker, verification level 2."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import ctypes
 import pytest
 from hypothesis import settings
 
+from unistack_aot.base import options
+
+options.VERIFY = 2
 settings.register_profile("quick", max_examples=60, deadline=None, derandomize=True)
 settings.register_profile("thorough", max_examples=2000, deadline=None)
 settings.load_profile("quick")

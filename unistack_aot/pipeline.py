@@ -225,7 +225,12 @@ def _compile_lowered(
     ranges = dict(known.ranges.items())
     clock.time("verify", lambda: verify_program(lowered.program, LOWERED, ranges))
     work = [
-        Work(target, Request(name, level, options.precision, ranges), lowered, hooks)
+        Work(
+            target,
+            Request(name, level, options.precision, ranges, verify=options.verify),
+            lowered,
+            hooks,
+        )
         for target, name, level in requests
     ]
     sizes = manifest_dims(known.ranges, options)
@@ -251,7 +256,13 @@ def _compile_planned(
     known = stage.known
     ranges = dict(known.ranges.items())
     lowered = Lowered(known, stage.scheduled.program, stage.scheduled.constants)
-    work = Work(target, Request(name, level, options.precision, ranges), lowered, hooks, stage)
+    work = Work(
+        target,
+        Request(name, level, options.precision, ranges, verify=options.verify),
+        lowered,
+        hooks,
+        stage,
+    )
     built = _built_together([work], manifest_dims(known.ranges, options))
     return _packed(known, built, None, output, options, hooks, clock, None)
 

@@ -48,7 +48,7 @@ def stages(name: str) -> Iterator[tuple[Stage, Program, dict[str, object]]]:
     yield PREPARED, choose_layouts(fused, 16, ranges)[0], ranges
     for written in TARGETS:
         target, level = split_name(written)
-        request = Request(written, str(level), "f32", ranges)
+        request = Request(written, str(level), "f32", ranges, verify=2)
         yield SCHEDULED, target.schedule(naive, constants, request).program, ranges
 
 

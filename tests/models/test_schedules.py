@@ -110,7 +110,7 @@ def check(name: str) -> None:
     given = imported(item)
     graph, _ = apply_rules(given.graph, given.origins)
     naive, constants = lower_graph(graph, given.origins)
-    request = Request(f"cpu:{LEVEL}", LEVEL, "f32", dict(given.ranges.items()))
+    request = Request(f"cpu:{LEVEL}", LEVEL, "f32", dict(given.ranges.items()), verify=2)
     scheduled = cpu.schedule(naive, constants, request)
     for case in item.cases:
         feeds = item.feeds(case)

@@ -41,6 +41,10 @@ class DimRange:
 _LOOKS: Any = {"looks": True}
 
 
+VERIFY = 1
+"""The verification level where none is asked for; the tests raise it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
     """All choices of one compilation; equal options, model and property map give equal packages."""
@@ -53,7 +57,7 @@ class Options:
     """The precision that contractions may be computed in."""
     threads: int = 0
     """Threads to tune the host's kernels for; 0: the machine's own number."""
-    verify: int = field(default=1, metadata=_LOOKS)
+    verify: int = field(default_factory=lambda: VERIFY, metadata=_LOOKS)
     """1: at stage borders, 2: after each pass, 3: after each rewrite, with evaluation."""
     dump: Path | None = field(default=None, metadata=_LOOKS)
     """Folder for the numbered texts of every stage."""

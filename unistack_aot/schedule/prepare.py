@@ -6,16 +6,21 @@ what a target decides.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from numpy.typing import NDArray
 
+from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Range, Ranges
 from unistack_aot.ir.passes import Pass, sequence
 from unistack_aot.mcir.canonical import closed, opened
 from unistack_aot.mcir.program import Program
+from unistack_aot.mcir.stages.prepared import PREPARED
+from unistack_aot.mcir.stages.scheduled import SCHEDULED
+from unistack_aot.mcir.stages.stage import Stage
+from unistack_aot.mcir.verify_program import verify_program
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.fusion import fuse
 from unistack_aot.schedule.memory_reuse import reuse_memory
@@ -25,6 +30,8 @@ from unistack_aot.schedule.views import (
     without_unused,
     write_outputs_in_place,
 )
+
+EACH_PASS = 2  # the verification level from which every pass is checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +103,33 @@ LAST = sequence(
 
 
 def prepare(
-    program: Program, constants: Mapping[str, NDArray[Any]]
+    program: Program,
+    constants: Mapping[str, NDArray[Any]],
+    ranges: Ranges | None = None,
+    level: int = 1,
 ) -> tuple[Program, tuple[Decision, ...]]:
-    """The fused program with canonical kernels, and why."""
-    done = SHARED.run(Work(program, constants))
+    """The fused program with canonical kernels, and why; verification level 2 checks it after each pass."""
+    done = SHARED.run(Work(program, constants, ranges or {}), _checks(PREPARED, level))
     return done.program, done.decisions
 
 
-def finish(program: Program, ranges: Ranges) -> tuple[Program, tuple[Decision, ...]]:
+def finish(
+    program: Program, ranges: Ranges, level: int = 1
+) -> tuple[Program, tuple[Decision, ...]]:
     """A program whose kernels a target has decided, with results in the memory of dead operands, and why."""
-    done = LAST.run(Work(program, {}, ranges))
+    done = LAST.run(Work(program, {}, ranges), _checks(SCHEDULED, level))
     return done.program, done.decisions
+
+
+def _checks(stage: Stage, level: int) -> Callable[[Pass[Work], Work], None]:
+    """What sees the program after each pass: the verifier, from level 2 on."""
+
+    def check(step: Pass[Work], work: Work) -> None:
+        if level < EACH_PASS:
+            return
+        try:
+            verify_program(work.program, stage, work.ranges)
+        except IRError as fault:
+            raise IRError(f"after pass {step.name}: {fault.what}", at=fault.at) from fault
+
+    return check

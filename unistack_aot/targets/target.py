@@ -40,7 +40,8 @@ class BuiltBadly(ToolFailed):
 class Request:
     """One variant to build: the target as written ("cpu:x86-64-v3"), precision and dimension ranges.
 
-    `avoid` is what earlier builds of the same variant found out.
+    `avoid` is what earlier builds of the same variant found out; `verify` the verification level, which changes nothing
+    that is made.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Request:
     precision: str
     ranges: Ranges
     avoid: tuple[Avoided, ...] = ()
+    verify: int = 1
 
 
 @dataclass(frozen=True, slots=True)

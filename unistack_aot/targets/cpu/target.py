@@ -48,12 +48,12 @@ def machine(level: str) -> Machine:
 
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
     """Decide every kernel for this level."""
-    program, fused = prepare(program, constants)
+    program, fused = prepare(program, constants, request.ranges, request.verify)
     program, laid = choose_layouts(program, BLOCK, request.ranges)
     program, packed, realised = legalize(
         program, dict(constants), request.ranges, machine(request.level)
     )
-    program, reused = finish(program, request.ranges)
+    program, reused = finish(program, request.ranges, request.verify)
     return Scheduled(program, packed, (*fused, *laid, *realised, *reused))
 
 

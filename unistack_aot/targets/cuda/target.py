@@ -56,7 +56,7 @@ class DeviceTarget:
 
     def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
         """Decide every kernel for this generation."""
-        program, fused = prepare(program, constants)
+        program, fused = prepare(program, constants, request.ranges, request.verify)
         machine = self.machine(request.level)
         program, kept, realised = legalize(
             program,
@@ -66,7 +66,7 @@ class DeviceTarget:
             request.precision,
             request.avoid,
         )
-        program, reused = finish(program, request.ranges)
+        program, reused = finish(program, request.ranges, request.verify)
         return Scheduled(program, kept, (*fused, *realised, *reused))
 
     def emit(

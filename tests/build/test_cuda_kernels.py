@@ -193,6 +193,20 @@ def test_scatter_is_spread(combine: str) -> None:
     np.testing.assert_allclose(found["y0"], op.reference(x, index, updates), rtol=1e-5, atol=1e-6)
 
 
+def test_the_last_of_many_updates_counts() -> None:
+    """Single elements: all updates run side by side, and yet the last one of a place stays."""
+    op, types = ScatterElements(0, "set"), ("f32[70]", "i64[3000]", "f32[3000]")
+    case = lowered(op, *types)
+    # the copy, then: places cleared, updates numbered, last updates written
+    assert [text.described.grid[0] for text in case.texts] == ["1", "1", "12", "12"]
+    x, updates = drawn(types[0], types[2])
+    index = np.random.default_rng(6).integers(-70, 60, 3000)
+    feeds = {"a0": x, "a1": index, "a2": updates}
+    for order in (0, 1):
+        found, _ = run_case(image_text({"k": case}), case, feeds, {}, order=order)
+        np.testing.assert_array_equal(found["y0"], op.reference(x, index, updates))
+
+
 @pytest.mark.parametrize(
     ("real", "precision", "limit"),
     [("f32", "f32", 1e-6), ("f16", "f32", 4e-3), ("f32", "tf32", 4e-3)],

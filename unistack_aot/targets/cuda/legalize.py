@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from unistack_aot.aicf.op import ArrayData
-from unistack_aot.base.dtypes import DType
+from unistack_aot.base.dtypes import DType, i64
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
@@ -29,6 +29,8 @@ from unistack_aot.schedule.block_tiles import (
 )
 from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.independent import independent_outside
+from unistack_aot.schedule.last_writer import find_updates, last_writers
 from unistack_aot.schedule.many_narrow import assign_roles, stages
 from unistack_aot.schedule.narrow_floats import widened
 from unistack_aot.schedule.narrow_storage import narrow_storage
@@ -74,8 +76,20 @@ class Legalizer:
 
     def launch(self, launch: Launch) -> list[Launch]:
         """The launches that one launch becomes."""
-        parts = stages(opened(launch))
+        parts = [each for part in stages(opened(launch)) for each in self.unordered(part)]
         return [each for part in parts for each in self.decide(part, launch)]
+
+    def unordered(self, kernel: Kernel) -> tuple[Kernel, ...]:
+        """Ordered overwriting updates as kernels without order; any other kernel as it is."""
+        found = find_updates(independent_outside(kernel))
+        if isinstance(found, No):
+            return (kernel,)
+        chain, store = found
+        name = f"w{len(self.buffers)}"
+        self.buffers[name] = Buffer(name, i64, kernel.param(store.buffer).shape)
+        because = "the last of the updates of a place writes it; all run side by side"
+        self.decisions.append(Decision("updates", store.buffer, "last writer", because))
+        return last_writers(kernel, chain, store, name)
 
     def decide(self, kernel: Kernel, launch: Launch) -> list[Launch]:
         """The launches of one nest, realised by a tile instruction or with roles for its loops."""

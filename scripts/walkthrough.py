@@ -229,6 +229,7 @@ def _sections(model: Model) -> Iterator[str]:
     yield from _block("ONNX", "", onnx_lines(model.proto))
     imported: Imported = watcher.seen["imported"]
     yield from _block("AICF as imported", "", [print_graph(imported.graph, imported.origins)])
+    assert report.rules is not None  # compilation began with the model
     fired = [f"* {name}: {count}" for name, count in sorted(report.rules.fired.items()) if count]
     ruled: Graph = watcher.seen["rules"]
     yield from ("", "### Rules that fired", "", *(fired or ["none"]))

@@ -162,7 +162,7 @@ def pack(
         variants=tuple(b.variant for b in built),
         dims=manifest_dims(known.ranges, options),
         golden=golden.entries,
-        options=(f"precision={options.precision}",),
+        options=(f"precision={options.precision}", f"convolution={options.convolution}"),
     )
     contents: dict[str, object] = {b.variant.code: b.code for b in built}
     contents["weights.safetensors"] = TensorFile(constants)

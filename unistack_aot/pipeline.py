@@ -19,6 +19,7 @@ from unistack_aot.artifact import manifest
 from unistack_aot.artifact.writer import Written
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.options import DimRequest, Options, dim_ranges
+from unistack_aot.base.symbolic import Ranges
 from unistack_aot.hw.machine import Machine
 from unistack_aot.hw.roofline import Prediction
 from unistack_aot.lower import lower_graph
@@ -139,6 +140,7 @@ def compile_model(
     precision: str = "f32",
     hooks: Hooks = Hooks(),
     override: Path | None = None,
+    convolution: str = "fast",
 ) -> Report:
     """Compile a model into one package file.
 
@@ -149,6 +151,7 @@ def compile_model(
         targets=tuple(targets),
         dims=dim_ranges(dims or {}),
         precision=precision,  # type: ignore[arg-type]
+        convolution=convolution,  # type: ignore[arg-type]
         override=override,
     )
     requests = requested(options)
@@ -212,6 +215,12 @@ def _lowered(ruled: Ruled, hooks: Hooks, clock: Clock) -> Lowered:
     return Lowered(hooks.watch("about", known), program, constants, rules)
 
 
+def _request(name: str, level: str, options: Options, ranges: Ranges) -> Request:
+    return Request(
+        name, level, options.precision, ranges, options.convolution, verify=options.verify
+    )
+
+
 def _compile_lowered(
     lowered: Lowered,
     output: str | Path,
@@ -225,12 +234,7 @@ def _compile_lowered(
     ranges = dict(known.ranges.items())
     clock.time("verify", lambda: verify_program(lowered.program, LOWERED, ranges))
     work = [
-        Work(
-            target,
-            Request(name, level, options.precision, ranges, verify=options.verify),
-            lowered,
-            hooks,
-        )
+        Work(target, _request(name, level, options, ranges), lowered, hooks)
         for target, name, level in requests
     ]
     sizes = manifest_dims(known.ranges, options)
@@ -256,13 +260,7 @@ def _compile_planned(
     known = stage.known
     ranges = dict(known.ranges.items())
     lowered = Lowered(known, stage.scheduled.program, stage.scheduled.constants)
-    work = Work(
-        target,
-        Request(name, level, options.precision, ranges, verify=options.verify),
-        lowered,
-        hooks,
-        stage,
-    )
+    work = Work(target, _request(name, level, options, ranges), lowered, hooks, stage)
     built = _built_together([work], manifest_dims(known.ranges, options))
     return _packed(known, built, None, output, options, hooks, clock, None)
 

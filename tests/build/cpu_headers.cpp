@@ -114,14 +114,27 @@ void convolve(const float* in, const float* weights, float* out, int plain, int 
 }
 
 // in [IC/16][H+2][W+2][16], weights [36][OC/16][IC][16], out [OC/16][H][W][16]; two halves as two tasks would.
-void winograd(const float* in, const float* weights, float* out, int ic, int oc, int h, int w) {
+}  // extern "C"
+
+template <int m>
+void winograd_halves(const float* in, const float* weights, float* out, int ic, int oc, int h, int w) {
     const ua::Winograd plan{in, int64_t(h + 2) * (w + 2) * 16, int64_t(w + 2) * 16, ic / 16, oc / 16, weights, h, w};
-    const int tiles = ua::winograd_tiles(plan);
+    const int tiles = ua::winograd_tiles<m>(plan), panels = oc / 16;
     for (int half = 0; half < 2; ++half)
-        ua::winograd(plan, tiles * half / 2, tiles * (half + 1) / 2,
-                     [&](int panel, int y, int x, int count, const float* tile) {
-                         std::memcpy(out + ((int64_t(panel) * h + y) * w + x) * 16, tile, size_t(count) * 64);
-                     });
+        for (int side = 0; side < 2; ++side)
+            ua::winograd<m>(plan, tiles * half / 2, tiles * (half + 1) / 2, panels * side / 2, panels * (side + 1) / 2,
+                            [&](int panel, int y, int x, int count, const float* tile) {
+                                std::memcpy(out + ((int64_t(panel) * h + y) * w + x) * 16, tile, size_t(count) * 64);
+                            });
+}
+
+extern "C" {
+
+void winograd2(const float* in, const float* weights, float* out, int ic, int oc, int h, int w) {
+    winograd_halves<2>(in, weights, out, ic, oc, h, w);
+}
+void winograd4(const float* in, const float* weights, float* out, int ic, int oc, int h, int w) {
+    winograd_halves<4>(in, weights, out, ic, oc, h, w);
 }
 
 void depthwise(const float* in, const float* weights, float* out, int channels, int h, int w, int k, int oh, int ow,

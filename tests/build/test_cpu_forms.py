@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.build.cpu_graphs import levels_here
 from unistack_aot.hw.machine import machine_for_arch
-from unistack_aot.mcir.winograd import recovered, transformed
+from unistack_aot.mcir.winograd import FORMS, Form, recovered, transformed
 from unistack_aot.pipeline import compile_model
 from unistack_aot.runtime.session import load
 from unistack_aot.schedule.panel_blocks import Extents, choose_blocks
@@ -87,9 +87,10 @@ def test_windows(tmp_path: Path) -> None:
     forms.check(tmp_path, tolerance=1e-5)
 
 
-def test_transformed_weights_come_back() -> None:
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
+def test_transformed_weights_come_back(form: Form) -> None:
     weights = np.random.default_rng(1).standard_normal((9, 2, 5, 16))
-    assert np.allclose(recovered(transformed(weights)), weights, atol=1e-6)
+    assert np.allclose(recovered(transformed(weights, form), form), weights, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +116,48 @@ def test_blocks_stay_in_their_caches(extents: Extents, by_rows: bool) -> None:
     assert extents.batch * tasks <= 2 * max(machine.parallel_units, extents.batch)
     assert (blocks.task_panels == extents.panels) is by_rows
     assert str(depth) in decision.chosen
+
+
+@pytest.mark.parametrize(
+    ("side", "chosen", "units"), [(14, "F(2x2", 8), (28, "F(4x4", 150), (9, None, 8)]
+)
+def test_convolutions_by_fewer_products(
+    side: int, chosen: str | None, units: int, tmp_path: Path
+) -> None:
+    """Where a form is chosen its error stays below what its record says; "direct" turns it off."""
+    random = np.random.default_rng(side)
+    weight = random.standard_normal((48, 40, 3, 3)).astype(np.float32)
+    x = random.standard_normal((1, 40, side, side)) * 10 ** random.uniform(-4, 4, (40, side, side))
+    x = x.astype(np.float32)
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    graph = helper.make_graph(
+        [node],
+        "conv",
+        [helper.make_tensor_value_info("x", F32, x.shape)],
+        [helper.make_tensor_value_info("y", F32, None)],
+        [numpy_helper.from_array(weight, "w")],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    truth, scale = (windows(f(x[0]), f(weight)) for f in (np.float64, lambda a: abs(np.float64(a))))
+    for convolution, most in (("fast", units), ("direct", 8)):
+        package = tmp_path / f"{convolution}.pkg"
+        target = f"cpu:{levels_here()[-1]}"
+        compile_model(model, package, targets=(target,), convolution=convolution)
+        session = load(package, device="cpu", threads=2)
+        error = np.abs(session.run({"x": x})["y"][0] - truth) / (2.0**-23 * scale)
+        assert error.max() <= most, (convolution, error.max())
+        records = session.package.document("lock.json")["decisions"][target]
+        found = [r["chosen"].split(", ")[0] for r in records if r["what"] == "algorithm"]
+        assert found == ([chosen] if chosen and convolution == "fast" else [])
+        assert f"convolution={convolution}" in session.package.manifest.options
+
+
+def windows(x: Array, weight: Array) -> Array:
+    """A 3x3 convolution with padding 1, as the sum of its definition."""
+    side = x.shape[-1]
+    x = np.pad(x, [(0, 0), (1, 1), (1, 1)])
+    taps = [x[:, i : i + side, j : j + side] for i in range(3) for j in range(3)]
+    return np.einsum("oct,tcyx->oyx", weight.reshape(*weight.shape[:2], 9), np.stack(taps))
 
 
 def test_inputs_are_read_where_they_lie(tmp_path: Path) -> None:

@@ -355,21 +355,26 @@ def test_first_layer_reads_plain_rows(lib: ctypes.CDLL) -> None:
     np.testing.assert_allclose(out, blocked(want.astype(np.float32)), rtol=1e-4, atol=1e-4)
 
 
-def winograd_weights(weights: Array) -> Array:
-    """G g G^T in float64, packed [36][OC/16][IC][16]; Lavin and Gray (2015)."""
-    g = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24
+def winograd_weights(weights: Array, side: int) -> Array:
+    """G g G^T in float64, packed [positions][OC/16][IC][16]; Lavin and Gray (2015)."""
+    if side == 2:
+        g = np.array([[2, 0, 0], [1, 1, 1], [1, -1, 1], [0, 0, 2]]) / 2
+    else:
+        g = np.array([[6, 0, 0], [-4, -4, -4], [-4, 4, -4], [1, 2, 4], [1, -2, 4], [0, 0, 24]]) / 24
     oc, ic = weights.shape[:2]
     u = np.einsum("ip,ocpq,jq->ijoc", g, weights.astype(np.float64), g)
-    return aligned(u.reshape(36, oc // 16, 16, ic).transpose(0, 1, 3, 2).astype(np.float32))
+    return aligned(u.reshape(-1, oc // 16, 16, ic).transpose(0, 1, 3, 2).astype(np.float32))
 
 
-@pytest.mark.parametrize("ic, oc, h, w", [(16, 16, 4, 4), (32, 48, 14, 11), (48, 16, 29, 30)])
-def test_winograd(lib: ctypes.CDLL, ic: int, oc: int, h: int, w: int) -> None:
+@pytest.mark.parametrize("ic, oc, h, w", [(16, 16, 4, 4), (32, 48, 14, 11), (48, 32, 29, 30)])
+@pytest.mark.parametrize("side", [2, 4])
+def test_winograd(lib: ctypes.CDLL, side: int, ic: int, oc: int, h: int, w: int) -> None:
     x, weights = f32(ic, h, w), f32(oc, ic, 3, 3, seed=1)
     padded = np.pad(x, ((0, 0), (1, 1), (1, 1)))
     want = correlate(padded, weights, 1, 1)
     out = aligned(np.zeros((oc // 16, h, w, 16), np.float32))
-    lib.winograd(ptr(blocked(padded)), ptr(winograd_weights(weights)), ptr(out), ic, oc, h, w)
+    run = lib.winograd2 if side == 2 else lib.winograd4
+    run(ptr(blocked(padded)), ptr(winograd_weights(weights, side)), ptr(out), ic, oc, h, w)
     error = np.abs(out - blocked(want.astype(np.float32))).max() / np.abs(want).max()
     assert error < 1e-5
 

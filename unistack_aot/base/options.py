@@ -16,6 +16,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from .errors import BadInput
 
 Precision = Literal["f32", "tf32", "f16", "bf16"]
+Convolution = Literal["fast", "direct"]
 DimRequest: TypeAlias = "int | Sequence[int]"
 
 
@@ -55,6 +56,8 @@ class Options:
     """Ranges of symbolic dimensions, sorted by name."""
     precision: Precision = "f32"
     """The precision that contractions may be computed in."""
+    convolution: Convolution = "fast"
+    """direct: sums have the terms of the definition; fast: also bilinear forms within the tolerance."""
     threads: int = 0
     """Threads to tune the host's kernels for; 0: the machine's own number."""
     verify: int = field(default_factory=lambda: VERIFY, metadata=_LOOKS)
@@ -71,6 +74,11 @@ class Options:
             raise BadInput(
                 f"no precision is called {self.precision!r}",
                 hint=f"use one of {', '.join(get_args(Precision))}",
+            )
+        if self.convolution not in get_args(Convolution):
+            raise BadInput(
+                f"no form of convolution is called {self.convolution!r}",
+                hint=f"use one of {', '.join(get_args(Convolution))}",
             )
         if self.verify not in (1, 2, 3):
             raise BadInput(f"no verification level {self.verify}", hint="use 1, 2 or 3")

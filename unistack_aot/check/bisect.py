@@ -119,7 +119,11 @@ def look(search: Search, nodes: Sequence[Node]) -> list[Tapped]:
         search.imported.graph.inputs,
         tuple(zip(names, nodes, strict=True)),
     )
-    options = Options(targets=(search.target,), precision=_precision(search.rounding))
+    options = Options(
+        targets=(search.target,),
+        precision=_precision(search.rounding),
+        convolution=search.rounding.convolution,
+    )
     with tempfile.TemporaryDirectory(prefix="unistack_aot_") as folder:
         package = Path(folder) / "taps.pkg"
         compile_imported(

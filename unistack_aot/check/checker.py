@@ -147,11 +147,10 @@ def _same_signature(proto: onnx.GraphProto, name: str, manifest: Manifest) -> No
 
 def rounding_of(manifest: Manifest) -> Rounding:
     """How a package computes, from the options it was compiled with."""
-    for option in manifest.options:
-        name, _, value = option.partition("=")
-        if name == "precision":
-            return Rounding(value)
-    return Rounding()
+    words = [option.partition("=") for option in manifest.options]
+    given = {name: value for name, _, value in words}
+    direct = given.get("convolution") == "direct"
+    return Rounding(given.get("precision", "f32"), "direct" if direct else "fast")
 
 
 def _given(feeds: Mapping[str, object]) -> list[Case]:

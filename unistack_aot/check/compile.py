@@ -31,12 +31,14 @@ def compile_model(
     golden: bool = True,
     override: Path | None = None,
     hooks: Hooks | None = None,
+    convolution: str = "fast",
 ) -> Report:
     """Compile a model into one package file, which can test itself unless `golden` is off.
 
     `targets` as in "cpu", "cpu:x86-64-v3", "cuda:sm_90"; `dims` fixes or bounds symbolic
     dimensions: {"batch": 8}, {"batch": (1, 8)} or lowest, typical, highest; `override` is the
-    folder of texts that `hooks.watch` puts in place of stages. Raises UnistackError subclasses for
+    folder of texts that `hooks.watch` puts in place of stages; with `convolution` "direct" every
+    convolution is the sum of its definition. Raises UnistackError subclasses for
     every user's mistake; nothing is written then.
     """
     writable(Path(output))
@@ -45,7 +47,9 @@ def compile_model(
     if golden:
         made = partial(_recorded, model, Rounding(precision), {})
         watching = replace(watching, golden=made)
-    return pipeline.compile_model(model, output, targets, dims, precision, watching, override)
+    return pipeline.compile_model(
+        model, output, targets, dims, precision, watching, override, convolution
+    )
 
 
 def compile_from(

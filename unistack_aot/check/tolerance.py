@@ -27,6 +27,7 @@ from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, Op
 from unistack_aot.aicf.types import TensorType
 from unistack_aot.base.dtypes import DType, f32
+from unistack_aot.base.options import Convolution
 from unistack_aot.ops.attention import Attention
 from unistack_aot.ops.contract import Contract
 from unistack_aot.ops.control import If, Loop, Scan
@@ -52,9 +53,10 @@ _MANTISSA = {"f64": 52, "f32": 23, "tf32": 10, "f16": 10, "bf16": 7}
 
 @dataclass(frozen=True, slots=True)
 class Rounding:
-    """How a package computes: `contraction` is the precision of contractions' f32 operands."""
+    """How a package computes: the precision of contractions' f32 operands, the form of convolutions."""
 
     contraction: str = "f32"
+    convolution: Convolution = "fast"
 
     @property
     def operand_variance(self) -> float:

@@ -45,6 +45,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precision", metavar="TYPE", help="of contractions: f32 (default), tf32, f16, bf16"
     )
+    parser.add_argument(
+        "--convolution",
+        metavar="FORM",
+        help="fast (default), or direct: the sum of the definition, with the smallest errors",
+    )
     parser.add_argument("--no-check", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument("--no-golden", action="store_true", help="record no run for the self-test")
     looks = parser.add_argument_group("looking inside")
@@ -86,6 +91,7 @@ def run(options: argparse.Namespace, face: Face) -> int:
                 golden,
                 options.override,
                 hooks,
+                asked.convolution,
             )
     watch.finish()
     _present(report, face)
@@ -122,7 +128,7 @@ def _output(options: argparse.Namespace) -> Path:
 def _asked(options: argparse.Namespace) -> tuple[Stage | None, Options]:
     """The stage to begin with, if not with the model, and what was asked for.
 
-    A stage keeps the sizes, precision and targets that it was dumped under, unless others are given.
+    A stage keeps the sizes, precision, convolution and targets that it was dumped under, unless others are given.
     """
     written = tuple(options.target or ())
     if options.start is None:
@@ -130,6 +136,7 @@ def _asked(options: argparse.Namespace) -> tuple[Stage | None, Options]:
             targets=written or default_targets(),
             dims=tuple(sorted(dims_of(options.dim).items())),
             precision=options.precision or "f32",
+            convolution=options.convolution or "fast",
             override=options.override,
         )
         return None, asked
@@ -140,7 +147,8 @@ def _asked(options: argparse.Namespace) -> tuple[Stage | None, Options]:
     stage, dumped = stage_of(options.start)
     targets = written or ((stage.target,) if isinstance(stage, Planned) else dumped.targets)
     precision = options.precision or dumped.precision
-    return stage, replace(dumped, targets=targets, precision=precision, start=options.start)
+    changed = replace(dumped, targets=targets, precision=precision, start=options.start)
+    return stage, replace(changed, convolution=options.convolution or dumped.convolution)
 
 
 def dims_of(written: list[str]) -> dict[str, DimRange]:

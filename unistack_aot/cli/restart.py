@@ -199,6 +199,7 @@ def write_model(folder: Path, known: About, options: Options) -> None:
             "targets": options.targets,
             "dims": {name: [d.low, d.typical, d.high] for name, d in options.dims},
             "precision": options.precision,
+            "convolution": options.convolution,
         },
     }
     (folder / MODEL).write_text(json.dumps(document, indent=1))
@@ -258,6 +259,7 @@ def _options(document: Mapping[str, Any]) -> Options:
         targets=tuple(given["targets"]),
         dims=tuple((name, DimRange(*sizes)) for name, sizes in given["dims"].items()),
         precision=given["precision"],
+        convolution=given["convolution"],
     )
 
 

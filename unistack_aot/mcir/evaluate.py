@@ -349,7 +349,8 @@ def _contract(stmt: Contract, scope: Scope) -> None:
     tile = _push_span(_push_span(scope, stmt.rows), stmt.cols)
     points = _push_axes(tile, stmt.depth)
     dtype = memory.data.dtype
-    weights = _untransformed(points, stmt.b.buffer) if stmt.via == winograd.VIA else points
+    form = winograd.FORMS.get(stmt.via)
+    weights = points if form is None else _untransformed(points, stmt.b.buffer, form)
     product = _operand(stmt.a, points).astype(dtype) * _operand(stmt.b, weights).astype(dtype)
     product = np.broadcast_to(product, points.grid)
     if points.mask is not None:
@@ -360,9 +361,9 @@ def _contract(stmt: Contract, scope: Scope) -> None:
     np.add.at(memory.data, everywhere, total)
 
 
-def _untransformed(scope: Scope, name: str) -> Scope:
+def _untransformed(scope: Scope, name: str, form: winograd.Form) -> Scope:
     """The scope in which a buffer of transformed weights holds the weights themselves."""
-    plain = Memory(winograd.recovered(scope.memories[name].data))
+    plain = Memory(winograd.recovered(scope.memories[name].data, form))
     return replace(scope, memories={**scope.memories, name: plain})
 
 

@@ -1,4 +1,4 @@
-"""3x3 stride-1 convolutions as F(4x4, 3x3): where it is allowed and pays, and the kernel it gives.
+"""3x3 stride-1 convolutions as F(m x m, 3x3): which form is allowed and pays, and the kernel it gives.
 
 Not here: the algorithm's matrices (mcir/winograd.py), direct convolutions (panels.py).
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, sqrt
 
 import numpy as np
 
@@ -32,13 +32,18 @@ from unistack_aot.mcir.nodes import (
     View,
 )
 from unistack_aot.mcir.transform import substitute_vars
-from unistack_aot.mcir.winograd import POINTS, TAPS, TILE, VIA, Array, transformed
+from unistack_aot.mcir.winograd import F2, F4, TAPS, Array, Form, transformed
 from unistack_aot.schedule.contraction import Site, product
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.panels import PANEL, Depth, decode, part, split_depth
 
-LEAST_SIDE = 28  # smaller images gain nothing: too few tiles share the transformed weights
 LEAST_TILES = 12  # tiles per task: fewer rows make the products wait for the transformed weights
+LEAST_PANELS = 4  # panels per task: each transforms the whole input
+ALLOWED = 8  # an f32 sum of K terms may be off by this times sqrt(K) eps of its terms' magnitudes
+WORST = {F2: 8, F4: 150}
+"""Bounds of the error in these units, above the worst found with adversarial inputs (docs/winograd.md)."""
+LEAST_SIDE = {F2: 14, F4: 28}
+"""Smaller images gain nothing: too few tiles share the transformed weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,23 +56,36 @@ class Image:
     height: int
     width: int
 
-    @property
-    def tiles(self) -> int:
+    def tiles(self, side: int) -> int:
         """Output tiles of one image."""
-        return (self.height // TILE) * (self.width // TILE)
+        return (self.height // side) * (self.width // side)
+
+
+def winograd_form(site: Site, depth: Depth, block: tuple[int, int] | None) -> Form | No:
+    """The form in which a convolution is fastest, of those whose tiles and rounding fit, or why there is none."""
+    fits = winograd_fits(site, depth, block)
+    if isinstance(fits, No):
+        return fits
+    image = image_of(site)
+    assert image is not None
+    terms = product(site.depth)
+    assert isinstance(terms, int)
+    for form in (F4, F2):
+        sides = (image.height, image.width)
+        if any(n % form.tile or n < LEAST_SIDE[form] for n in sides):
+            continue
+        if WORST[form] <= ALLOWED * sqrt(terms):
+            return form
+    return No(
+        f"{image.height}x{image.width} pixels are too few, no whole tiles, or too short a sum"
+    )
 
 
 def winograd_fits(site: Site, depth: Depth, block: tuple[int, int] | None) -> Yes | No:
-    """Whether a direct convolution may run as F(4x4, 3x3), and should.
-
-    Its rounding error is about ten times that of the direct sum, which the tolerance of an f32 contraction of this
-    depth still covers; it was faster than the direct form from 28x28 output pixels on.
-    """
+    """Whether a convolution is 3x3 with stride 1 over an image in channel blocks."""
     image = image_of(site)
     if block is None or block[1] != PANEL or image is None:
         return No("the operand is no image in channel blocks")
-    if image.height % TILE or image.width % TILE or min(image.height, image.width) < LEAST_SIDE:
-        return No(f"{image.height}x{image.width} pixels are too few, or no whole tiles")
     taps = [axis for axis in site.depth if axis.extent == TAPS]
     if len(site.depth) != 3 or len(taps) != 2 or len(depth.axes) != 4:
         return No("the window is not 3x3")
@@ -91,19 +109,19 @@ def image_of(site: Site) -> Image | None:
     return Image(tuple(outer), y, x, y.extent, x.extent)
 
 
-def transform_constant(packed: Array) -> Array:
-    """Packed panels [OC/16, IC/16 * 9 * 16, 16] of a direct convolution as [36, OC/16, IC, 16]."""
+def transform_constant(packed: Array, form: Form) -> Array:
+    """Packed panels [OC/16, IC/16 * 9 * 16, 16] of a direct convolution as [positions, OC/16, IC, 16]."""
     panels, steps, lanes = packed.shape
     blocks = steps // (TAPS * TAPS * PANEL)
     split = packed.reshape(panels, blocks, TAPS * TAPS, PANEL, lanes)
     taps = np.moveaxis(split, 2, 0).reshape(TAPS * TAPS, panels, blocks * PANEL, lanes)
-    return np.ascontiguousarray(transformed(taps))
+    return np.ascontiguousarray(transformed(taps, form))
 
 
 def tiled_winograd(
-    kernel: Kernel, site: Site, depth: Depth, packed: str, machine: Machine, subject: str
-) -> tuple[Kernel, Decision]:
-    """The convolution as tasks of output tiles; pixels are numbered tile by tile.
+    kernel: Kernel, site: Site, depth: Depth, form: Form, packed: str, machine: Machine
+) -> tuple[Kernel, str]:
+    """The convolution as tasks of output tiles or of panels, in words too; pixels are numbered tile by tile.
 
     before:
         for o in 64, y in 56, x in 56 {
@@ -115,12 +133,19 @@ def tiled_winograd(
     image = image_of(site)
     cols = product(site.cols)
     assert image is not None and isinstance(cols, int)
-    panels, pixels = ceil(cols / PANEL), TILE * TILE
-    per_task = _tiles_per_task(image, machine)
-    first: Dim = symbol("tile_task") * (per_task * pixels)
-    rows = Span("m", first, part(image.height * image.width, first, per_task * pixels))
-    columns = Span("n", 0, cols)
-    env = _pixel(image, symbol("m")) | decode(site.cols, symbol("n"))
+    panels, pixels = ceil(cols / PANEL), form.tile**2
+    tiles, beside = _task(image.tiles(form.tile), panels, machine)
+    tasks = (
+        Axis("tile_task", ceil(image.tiles(form.tile) / tiles)),
+        Axis("panel_task", ceil(panels / beside)),
+    )
+    first, left = (
+        symbol(axis.var) * size if axis.extent != 1 else 0
+        for axis, size in zip(tasks, (tiles * pixels, beside * PANEL), strict=True)
+    )
+    rows = Span("m", first, part(image.height * image.width, first, tiles * pixels))
+    columns = Span("n", left, part(cols, left, beside * PANEL))
+    env = _pixel(image, form.tile, symbol("m")) | decode(site.cols, symbol("n"))
     contract = Contract(
         "tile",
         _pixels(kernel, site, env),
@@ -128,24 +153,32 @@ def tiled_winograd(
         rows,
         columns,
         depth.axes,
-        VIA,
+        form.via,
         (image.height, image.width, 0),
     )
     drain = Drain("tile", rows, columns, site.acc.name, substitute_vars(site.tail, env))
-    shape = (per_task * pixels, panels * PANEL)
+    shape = (tiles * pixels, beside * PANEL)
     body: tuple[Stmt, ...] = (Tile("tile", f32, shape, Space.REG, 0.0), contract, drain)
-    for axis in reversed((*image.outer, Axis("tile_task", ceil(image.tiles / per_task)))):
+    for axis in reversed((*image.outer, *(a for a in tasks if a.extent != 1))):
         body = (Loop(axis.var, axis.extent, body, Role.GRID),)
-    fresh = Param(packed, f32, (POINTS * POINTS, panels, depth.axes[0].extent * PANEL, PANEL))
+    fresh = Param(packed, f32, (form.points**2, panels, depth.axes[0].extent * PANEL, PANEL))
     params = [p for p in kernel.params if p.name != site.b.load.buffer]
     ins = [p for p in params if p.access is Access.IN]
     outs = [p for p in params if p.access is not Access.IN]
     made = replace(kernel, params=(*ins, fresh, *outs), body=(*body, *site.rest))
+    return made, f"{form.name}, {tiles} tiles x {beside} panels per task"
+
+
+def decided(site: Site, form: Form, chosen: str, subject: str) -> Decision:
+    """The record of a choice: what it saves, and how far its rounding may go."""
+    image, terms = image_of(site), product(site.depth)
+    assert image is not None and isinstance(terms, int)
+    share = (form.tile * TAPS / form.points) ** 2
     because = (
-        f"{image.height}x{image.width} pixels: a quarter of the products, ten times the rounding"
+        f"{image.height}x{image.width} pixels: {share:.3g} times fewer products; errors up to "
+        f"{WORST[form]} eps of the terms' magnitudes, {ALLOWED * sqrt(terms):.0f} are allowed"
     )
-    chosen = f"F(4x4, 3x3), {per_task} tiles per task"
-    return made, Decision("algorithm", subject, chosen, because, ("direct sum",))
+    return Decision("algorithm", subject, chosen, because, ("direct sum",))
 
 
 def _pixels(kernel: Kernel, site: Site, env: Mapping[str, Dim]) -> View:
@@ -162,16 +195,20 @@ def _transformed_place(depth: Depth) -> tuple[Dim, ...]:
     return (row * TAPS + column, n // PANEL, channel * PANEL + lane, n % PANEL)
 
 
-def _tiles_per_task(image: Image, machine: Machine) -> int:
-    """A task for every unit, if each has enough tiles."""
-    tasks = max(1, min(machine.parallel_units, image.tiles // LEAST_TILES))
-    return ceil(image.tiles / tasks)
+def _task(tiles: int, panels: int, machine: Machine) -> tuple[int, int]:
+    """Tiles and panels of a task: a task for every unit, if each has enough of what is split.
+
+    Splitting tiles reads the weights once per task, splitting panels the input: the smaller one is read again.
+    """
+    if tiles >= panels * PANEL:
+        return ceil(tiles / max(1, min(machine.parallel_units, tiles // LEAST_TILES))), panels
+    return tiles, ceil(panels / max(1, min(machine.parallel_units, panels // LEAST_PANELS)))
 
 
-def _pixel(image: Image, m: Dim) -> dict[str, Dim]:
+def _pixel(image: Image, side: int, m: Dim) -> dict[str, Dim]:
     """Row and column of pixel `m` in tile order."""
-    across = image.width // TILE
-    tile, within = m // (TILE * TILE), m % (TILE * TILE)
-    y = tile // across * TILE + within // TILE
-    x = tile % across * TILE + within % TILE
+    across = image.width // side
+    tile, within = m // side**2, m % side**2
+    y = tile // across * side + within // side
+    x = tile % across * side + within % side
     return {image.y.var: y, image.x.var: x}

@@ -40,7 +40,8 @@ class BuiltBadly(ToolFailed):
 class Request:
     """One variant to build: the target as written ("cpu:x86-64-v3"), precision and dimension ranges.
 
-    `avoid` is what earlier builds of the same variant found out; `verify` the verification level, which changes nothing
+    `convolution` is "direct" where every sum must have the terms of its definition; `avoid` is what
+    earlier builds of the same variant found out; `verify` the verification level, which changes nothing
     that is made.
     """
 
@@ -48,6 +49,7 @@ class Request:
     level: str
     precision: str
     ranges: Ranges
+    convolution: str = "fast"
     avoid: tuple[Avoided, ...] = ()
     verify: int = 1
 

@@ -19,6 +19,7 @@ from unistack_aot.mcir.layout import PLAIN, Layout
 from unistack_aot.mcir.nodes import Kernel, Param, Stmt, Store
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import map_scalars, rename_buffers
+from unistack_aot.mcir.winograd import Form
 from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
 from unistack_aot.schedule.clipping import conjuncts, room_of
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
@@ -36,7 +37,12 @@ from unistack_aot.schedule.panels import (
     packed_shape,
     tiled,
 )
-from unistack_aot.schedule.winograd import tiled_winograd, transform_constant, winograd_fits
+from unistack_aot.schedule.winograd import (
+    decided,
+    tiled_winograd,
+    transform_constant,
+    winograd_form,
+)
 
 Array = NDArray[Any]
 QUERY_ROWS = 64  # rows of scores that share one pass over the keys
@@ -51,7 +57,8 @@ class Legalizer:
     machine: Machine
     buffers: dict[str, Buffer]
     constants: dict[str, Array]
-    decided: dict[Kernel, Kernel] = field(default_factory=dict)
+    fast: bool
+    known: dict[Kernel, Kernel] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -94,10 +101,10 @@ class Legalizer:
 
     def roles(self, launch: Launch) -> Launch:
         """Loop roles of one launch; equal kernels are decided once."""
-        if launch.kernel not in self.decided:
+        if launch.kernel not in self.known:
             found = assign_roles(launch.kernel, self.ranges, WideWorkers())
-            self.decided[launch.kernel] = canonical(found)
-        return replace(launch, kernel=self.decided[launch.kernel])
+            self.known[launch.kernel] = canonical(found)
+        return replace(launch, kernel=self.known[launch.kernel])
 
     def contraction(
         self, launch: Launch, kernel: Kernel, site: Site
@@ -118,10 +125,11 @@ class Legalizer:
             return No("too few columns for a panel")
         subject = ", ".join(launch.origins[:2]) or launch.label
         packed = self.packed(site, depth, a.layout, b)
-        if packed is not None and winograd_fits(site, depth, a.layout.block):
-            packed = self.transformed(packed)
-            kernel, decision = tiled_winograd(kernel, site, depth, packed, self.machine, subject)
-            self.decisions.append(decision)
+        form = winograd_form(site, depth, a.layout.block)
+        if packed is not None and self.fast and isinstance(form, Form):
+            packed = self.transformed(packed, form)
+            kernel, chosen = tiled_winograd(kernel, site, depth, form, packed, self.machine)
+            self.decisions.append(decided(site, form, chosen, subject))
             return [], kernel
         packing: list[Launch] = []
         if packed is None:
@@ -165,11 +173,11 @@ class Legalizer:
         array = pack_constant(site, depth, layout, self.constants[buffer.constant])
         return None if array is None else self.constant(array)
 
-    def transformed(self, packed: str) -> str:
-        """The buffer of packed weights transformed for F(4x4, 3x3)."""
+    def transformed(self, packed: str, form: Form) -> str:
+        """The buffer of packed weights transformed for a form of 3x3 convolution."""
         digest = self.buffers[packed].constant
         assert digest is not None
-        return self.constant(transform_constant(self.constants[digest]))
+        return self.constant(transform_constant(self.constants[digest], form))
 
     def constant(
         self, array: Array, shape: tuple[Dim, ...] | None = None, layout: Layout = PLAIN
@@ -288,10 +296,17 @@ def unguarded(kernel: Kernel, factor: Factor) -> tuple[Stmt, ...]:
 
 
 def legalize(
-    program: Program, constants: dict[str, Array], ranges: Ranges, machine: Machine
+    program: Program,
+    constants: dict[str, Array],
+    ranges: Ranges,
+    machine: Machine,
+    fast: bool = True,
 ) -> tuple[Program, dict[str, Array], tuple[Decision, ...]]:
-    """The whole program for the host, its constants including packed ones, and what was decided."""
-    work = Legalizer(ranges, machine, program.by_name(), dict(constants))
+    """The whole program for the host, its constants including packed ones, and what was decided.
+
+    `fast` allows convolutions whose products are not those of the definition.
+    """
+    work = Legalizer(ranges, machine, program.by_name(), dict(constants), fast)
     steps = work.steps(program.steps)
     fresh = Program(program.name, tuple(work.buffers.values()), steps)
     return fresh, work.constants, tuple(work.decisions)

@@ -23,7 +23,7 @@ from unistack_aot.mcir.nodes import (
     Sync,
     Tile,
 )
-from unistack_aot.mcir.winograd import VIA
+from unistack_aot.mcir.winograd import FORMS
 from unistack_aot.schedule.narrow_floats import is_narrow
 from unistack_aot.targets.cpu.attention import attention_call
 from unistack_aot.targets.cpu.dialect import DIALECT
@@ -210,7 +210,7 @@ class HostPrinter:
                 return attention_call(stmt, writer)
             case Drain():
                 contract = self.pending.pop(stmt.acc)
-                call = winograd_call if contract.via == VIA else panel_call
+                call = winograd_call if contract.via in FORMS else panel_call
                 return call(contract, stmt, writer)
             case _:
                 raise IRError(f"the host cannot print {type(stmt).__name__}")

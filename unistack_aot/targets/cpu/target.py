@@ -51,7 +51,11 @@ def schedule(program: Program, constants: Constants, request: Request) -> Schedu
     program, fused = prepare(program, constants, request.ranges, request.verify)
     program, laid = choose_layouts(program, BLOCK, request.ranges)
     program, packed, realised = legalize(
-        program, dict(constants), request.ranges, machine(request.level)
+        program,
+        dict(constants),
+        request.ranges,
+        machine(request.level),
+        request.convolution == "fast",
     )
     program, reused = finish(program, request.ranges, request.verify)
     return Scheduled(program, packed, (*fused, *laid, *realised, *reused))

@@ -1,18 +1,17 @@
-"""Prints a convolution by F(4x4, 3x3) as a call of ua/winograd.h. Not here: direct convolutions (tiles.py)."""
+"""Prints a convolution by F(m x m, 3x3) as a call of ua/winograd.h. Not here: direct convolutions (tiles.py)."""
 
 from __future__ import annotations
 
 from unistack_aot.base.errors import IRError
-from unistack_aot.base.symbolic import Dim, linear_split, substitute, symbol
+from unistack_aot.base.symbolic import Dim, ceildiv, divisible, linear_split, substitute, symbol
 from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.mcir.nodes import Contract, Drain
 from unistack_aot.mcir.transform import substitute_vars
-from unistack_aot.mcir.winograd import TILE
+from unistack_aot.mcir.winograd import FORMS
 
 PANEL = 16
-PIXELS = TILE * TILE
 
 
 def winograd_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNode, ...]:
@@ -31,14 +30,16 @@ def winograd_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[C
         str(height),
         str(width),
     ]
-    first = stmt.rows.first // PIXELS
-    last = (stmt.rows.first + stmt.rows.extent) // PIXELS
+    side = FORMS[stmt.via].tile
+    spans = ((stmt.rows, side**2), (stmt.cols, PANEL))
+    bounds = [(span.first // unit, span.first + span.extent, unit) for span, unit in spans]
+    numbers = [f"int({show(n)})" for a, b, unit in bounds for n in (a, ceildiv(b, unit))]
     done = Block(
         "const auto done = [&](int panel, int at_y, int at_x, int count, const float* tile)",
-        _done(stmt, drain, width, writer),
+        _done(stmt, drain, writer),
         ";",
     )
-    call = f"ua::winograd(image, int({show(first)}), int({show(last)}), done);"
+    call = f"ua::winograd<{side}>(image, {', '.join(numbers)}, done);"
     make = f"const ua::Winograd image{{{', '.join(fields)}}};"
     return (Block("", (Line(make), done, Line(call))),)
 
@@ -61,14 +62,15 @@ def _strides(stmt: Contract, writer: KernelWriter) -> tuple[Dim, list[Dim]]:
     return substitute(start, {stmt.rows.var: 0}), strides
 
 
-def _done(stmt: Contract, drain: Drain, width: int, writer: KernelWriter) -> tuple[CNode, ...]:
-    """The epilogue of up to four neighbouring pixels of a tile and one panel of channels."""
-    across = width // TILE
+def _done(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNode, ...]:
+    """The epilogue of the neighbouring pixels in one row of a tile and one panel of channels."""
+    side = FORMS[stmt.via].tile
+    across = stmt.blocks[1] // side
     names = ("tile_y", "tile_x", "row", "p", "panel", "j")
     tile_y, tile_x, row, p, panel, lane = (symbol(name) for name in names)
-    pixel = (tile_y * across + tile_x) * PIXELS + row * TILE + p
+    pixel = (tile_y * across + tile_x) * side**2 + row * side + p
     env: dict[str, Dim] = {drain.rows.var: pixel, drain.cols.var: panel * PANEL + lane}
-    tops = (None, across - 1, TILE - 1, TILE - 1, None, PANEL - 1)
+    tops = (None, across - 1, side - 1, side - 1, None, PANEL - 1)
     value, scope = identifier(drain.value), writer.printer.ranges
     for name, top in zip(names, tops, strict=True):
         scope[name] = (0, top)
@@ -78,14 +80,13 @@ def _done(stmt: Contract, drain: Drain, width: int, writer: KernelWriter) -> tup
     )
     for name in names:
         del scope[name]
-    total = stmt.cols.extent
-    assert isinstance(total, int)
-    whole = total % PANEL == 0
-    last = str(PANEL) if whole else f"ua::min_index({PANEL}, {total} - panel * {PANEL})"
+    end = stmt.cols.first + stmt.cols.extent
+    whole = divisible(end, PANEL)
+    last = f"ua::min_index({PANEL}, {writer.printer.dim(end)} - panel * {PANEL})"
     lanes = Block("for (int64_t j = 0; j < width; ++j)", inner)
     return (
-        Line(f"const int64_t tile_y = at_y / {TILE}, row = at_y % {TILE}, tile_x = at_x / {TILE};"),
-        Line(f"{'constexpr' if whole else 'const'} int64_t width = {last};"),
+        Line(f"const int64_t tile_y = at_y / {side}, row = at_y % {side}, tile_x = at_x / {side};"),
+        Line(f"constexpr int64_t width = {PANEL};" if whole else f"const int64_t width = {last};"),
         Block(
             "for (int64_t p = 0; p < count; ++p)",
             (Directive(writer.dialect.simd), lanes),

@@ -1,10 +1,13 @@
-// 3x3 stride-1 convolution by Winograd's F(4x4, 3x3): 36 products per 16 outputs instead of 144 (Lavin and Gray, 2015).
-// Not here: the transforms (winograd_transform.h, once per library); when it is allowed (its rounding error is about ten times that of the direct sum) and when it pays (the
+// 3x3 stride-1 convolution by Winograd's F(m x m, 3x3), m = 2 or 4: 16 products per 4 outputs, or 36 per 16, instead of 36
+// or 144 (Lavin and Gray, 2015).
+// Not here: the transforms (winograd_transform.h, once per library); when a form is allowed and when it pays (the
 // scheduler's choice), the transform of the weights (the compiler does it: U = G g G^T in float64, rounded to f32).
 //
-// Layout: in [IC/16][H + halo][W + halo][16] with a zero halo of 1; weights [36][OC/16][IC][16], position 6*i + j.
+// Layout: in [IC/16][H + halo][W + halo][16] with a zero halo of 1; weights [(m+2)^2][OC/16][IC][16],
+// position (m+2)*i + j.
 //
-//   winograd(w, tile0, tile1, done)   output tiles of 4x4 pixels, numbered row by row, ceil(OW/4) in a row
+//   winograd<m>(w, tile0, tile1, panel0, panel1, done)   output tiles of m x m pixels, numbered row by row, ceil(OW/m) in a
+//                                                        row, and blocks of 16 output channels
 //   done(panel, y, x, count, tile)    one pixel row of a finished tile: count pixels from (y, x), tile [count][16] in L1
 #pragma once
 #include <cstdint>
@@ -24,17 +27,23 @@ struct Winograd {
 
 namespace detail {
 using WinogradDone = void (*)(void*, int panel, int y, int x, int count, const float* tile);
-void winograd_all(const Winograd& w, int tile0, int tile1, WinogradDone done, void* body);
+template <int m>
+void winograd_all(const Winograd& w, int tile0, int tile1, int panel0, int panel1, WinogradDone done, void* body);
+extern template void winograd_all<2>(const Winograd&, int, int, int, int, WinogradDone, void*);
+extern template void winograd_all<4>(const Winograd&, int, int, int, int, WinogradDone, void*);
 }  // namespace detail
 
 // Number of output tiles; tasks divide them.
-inline int winograd_tiles(const Winograd& w) { return ((w.height + 3) / 4) * ((w.width + 3) / 4); }
+template <int m>
+inline int winograd_tiles(const Winograd& w) {
+    return ((w.height + m - 1) / m) * ((w.width + m - 1) / m);
+}
 
-template <class Done>
-void winograd(const Winograd& w, int tile0, int tile1, Done&& done) {
+template <int m, class Done>
+void winograd(const Winograd& w, int tile0, int tile1, int panel0, int panel1, Done&& done) {
     using Body = std::remove_reference_t<Done>;
-    detail::winograd_all(
-        w, tile0, tile1,
+    detail::winograd_all<m>(
+        w, tile0, tile1, panel0, panel1,
         [](void* f, int panel, int y, int x, int count, const float* tile) {
             (*static_cast<Body*>(f))(panel, y, x, count, tile);
         },

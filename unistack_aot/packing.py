@@ -14,19 +14,17 @@ from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.op import Input
 from unistack_aot.aicf.types import TensorType
 from unistack_aot.artifact import manifest
+from unistack_aot.artifact.manifest import UNBOUNDED
 from unistack_aot.artifact.tensors import TensorFile
 from unistack_aot.artifact.writer import Written, write_package
 from unistack_aot.base.options import DimRange, Options
 from unistack_aot.base.symbolic import text
 from unistack_aot.onnx_in import Imported
-from unistack_aot.onnx_in.dims import LARGEST
 from unistack_aot.runtime.layout import certify
 from unistack_aot.schedule.decision import Record
 from unistack_aot.targets.target import Constants
 
 VERSION = "0.1.0"
-UNBOUNDED = LARGEST
-"""The greatest extent of a dimension without a declared bound; index arithmetic relies on it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 
 from unistack_aot.aicf.parse import parse_graph
-from unistack_aot.artifact.manifest import Dim, Manifest, Tensor
+from unistack_aot.artifact.manifest import UNBOUNDED, Dim, Manifest, Tensor
 from unistack_aot.base.errors import BadInput
 from unistack_aot.check.cases import LARGEST_INPUTS, named, sizes_to_try
 from unistack_aot.check.feeds import FEW, Values, drawn, ranges_of_inputs
-from unistack_aot.packing import UNBOUNDED
 
 
 def manifest(*dims: Dim, shape: tuple[str, ...] = ("n",)) -> Manifest:

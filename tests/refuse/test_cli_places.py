@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic, sleep
 
 import numpy as np
 import onnx
@@ -11,8 +16,10 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from unistack_aot.cli.main import main
+from unistack_aot.cli.progress import Lines
 from unistack_aot.targets.toolchain import probe_tool
 
+ROOT = Path(__file__).resolve().parents[2]
 FAILING = """\
 #!/bin/sh
 case "$*" in *--version*) echo "broken 1.0"; exit 0;; esac
@@ -117,3 +124,85 @@ def test_a_folder_instead_of_a_file(model: Path, refused: Refused) -> None:
         "error: DIR is a folder\n  do: give the name of the package file to write\n"
         "nothing was written\n"
     )
+
+
+def test_a_cache_that_is_no_folder(
+    refused: Refused, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    blocked = tmp_path_factory.mktemp("cache") / "file"
+    blocked.write_text("not a folder")
+    said = refused("--target", "cpu:x86-64-v3", UA_CACHE=str(blocked))
+    assert said == (
+        "error: the cache of compiled kernels cannot be used: Not a directory\n"
+        f"  at: {blocked}\n"
+        "  do: free space, or set UA_CACHE to a folder that can be written\nnothing was written\n"
+    )
+
+
+def test_no_room_for_what_compilers_write(
+    refused: Refused, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder for temporary files that has gone."""
+    folder = tmp_path_factory.mktemp("room")
+    monkeypatch.setattr("tempfile.tempdir", str(folder / "gone"))
+    said = refused("--target", "cpu:x86-64-v3", UA_CACHE=str(folder / "cache"))
+    assert said.startswith("error: a compiler could not be run: No such file or directory\n  at: ")
+    assert said.endswith(
+        "  do: free space, or set TMPDIR to a folder that can be written\nnothing was written\n"
+    )
+
+
+SLOW = """\
+#!/bin/sh
+case "$*" in *--version*) echo "slow 1.0"; exit 0;; esac
+touch "$MARK"
+exec sleep 60
+"""
+
+
+def test_an_interrupt_ends_the_compilers(
+    model: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Only this process gets the signal: its compilers are ended, and nothing is left behind."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    for name in ("temporary", "cache"):
+        (folder / name).mkdir()
+    slow = folder / "slow-cxx"
+    slow.write_text(SLOW)
+    slow.chmod(0o755)
+    before = sorted(path.name for path in model.parent.iterdir())
+    running = subprocess.Popen(
+        [sys.executable, "-m", "unistack_aot", str(model), "--target", "cpu:x86-64-v3"],
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "UA_CXX": str(slow),
+            "UA_CACHE": str(folder / "cache"),
+            "TMPDIR": str(folder / "temporary"),
+            "MARK": str(folder / "started"),
+        },
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = monotonic() + 60
+    while not (folder / "started").exists() and monotonic() < deadline:
+        sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=30)
+    assert (running.returncode, out, err) == (130, "", "stopped\n")
+    assert sorted(path.name for path in model.parent.iterdir()) == before
+    assert list((folder / "temporary").glob("unistack_aot_*")) == []
+    assert [path for path in (folder / "cache").rglob("*") if path.is_file()] == []
+
+
+def test_plain_lines_say_how_much_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two of six after 12 s: 24 s more; nothing before the first pause is over."""
+    now = iter([0.0, 1.0, 12.0, 13.0])
+    told = Lines(lambda: next(now))
+    told("cpu:x86-64-v3", 1, 2)
+    told("cuda:sm_90", 1, 4)
+    told("cuda:sm_90", 2, 4)
+    said = capsys.readouterr()
+    assert said.err == "  building cpu:x86-64-v3 1 of 2, cuda:sm_90 1 of 4; about 24.0 s left\n"

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 FORMAT_VERSION = 1
+UNBOUNDED = 10**9
+"""``Dim.high`` of a dimension without a declared bound; index arithmetic relies on it."""
 
 BufferKind = Literal["input", "output", "constant", "arena"]
 ParamKind = Literal["in", "out", "inout", "dim32", "dim64"]

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import prod
 
-from unistack_aot.artifact.manifest import Dim, Manifest
+from unistack_aot.artifact.manifest import UNBOUNDED, Dim, Manifest
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.options import DimRequest
 from unistack_aot.check.feeds import shape_of
-from unistack_aot.packing import UNBOUNDED
 
 SMALL = (3, 7, 5, 11, 9, 13)
 """Sizes tried for dimensions without a declared bound: odd, and different for each dimension."""

@@ -18,7 +18,7 @@ import onnx
 
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.op import Array
-from unistack_aot.artifact.manifest import Manifest
+from unistack_aot.artifact.manifest import UNBOUNDED, Manifest
 from unistack_aot.base.errors import BadInput, UnistackError
 from unistack_aot.base.options import DimRequest
 from unistack_aot.check import bisect as bisection
@@ -32,7 +32,6 @@ from unistack_aot.check.verdict import OutputResult, Verdict
 from unistack_aot.onnx_in import Imported, import_model
 from unistack_aot.onnx_in.dims import axis_names
 from unistack_aot.onnx_in.read import Model, read_model
-from unistack_aot.packing import UNBOUNDED
 from unistack_aot.runtime.session import Session, load
 
 DISTURBED_RUNS = 4

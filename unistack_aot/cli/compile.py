@@ -16,6 +16,7 @@ from unistack_aot.check.verdict import shown, table
 from unistack_aot.cli.dump import Dump
 from unistack_aot.cli.face import Face, duration, plural, size
 from unistack_aot.cli.memory import memory_line
+from unistack_aot.cli.progress import progress
 from unistack_aot.cli.restart import stage_of
 from unistack_aot.cli.targets import default_targets
 from unistack_aot.packing import VariantReport
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace, face: Face) -> int:
         raise BadInput("--ptx without --dump", hint="say where to write it: --dump DIR")
     origins = start.origins if isinstance(start, Ruled) else None
     watch = Dump(options.model, options.dump, options.override, asked, origins, options.ptx)
-    with face.progress() as bars:
+    with progress(face) as bars:
         hooks = Hooks(progress=bars, watch=watch)
         golden = not options.no_golden
         if start is not None:

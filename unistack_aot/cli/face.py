@@ -1,22 +1,10 @@
-"""What all verbs share of their looks: lines, aligned tables, a progress bar, one JSON document."""
+"""What all verbs share of their looks: lines, aligned tables, one JSON document."""
 
 from __future__ import annotations
 
 import json
-import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
-
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 Facts = dict[str, Any]
 
@@ -47,38 +35,6 @@ class Face:
         """Print the JSON document, if that is what was asked for."""
         if self.as_json:
             print(json.dumps(self.facts, indent=2, default=str))
-
-    @contextmanager
-    def progress(self) -> Generator[Bars]:
-        """Bars on standard error while tools run; silent where nobody looks."""
-        console = Console(stderr=True)
-        shown = not self.as_json and not self.quiet and sys.stderr.isatty()
-        with Progress(
-            TextColumn("  {task.description}"),
-            BarColumn(bar_width=30),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=console,
-            transient=True,
-            disable=not shown,
-        ) as progress:
-            yield Bars(progress)
-
-
-class Bars:
-    """One bar per name; a callback as the pipeline wants it."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        self._tasks: dict[str, Any] = {}
-
-    def __call__(self, name: str, done: int, total: int) -> None:
-        """So many of so many tool runs are finished."""
-        if name not in self._tasks:
-            self._tasks[name] = self._progress.add_task(name, total=total)
-        self._progress.update(self._tasks[name], completed=done, total=total)
 
 
 def columns(rows: Sequence[Sequence[object]], right: str = "") -> list[str]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from unistack_aot.artifact.manifest import UNBOUNDED as UNBOUNDED
 from unistack_aot.artifact.manifest import Certificate, Manifest, Variant
 from unistack_aot.base.errors import UnistackError
 from unistack_aot.cli.face import size
-from unistack_aot.packing import UNBOUNDED as UNBOUNDED
 from unistack_aot.runtime.layout import certify
 
 

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 import onnx
 
 from unistack_aot.aicf.types import Shape, TensorType
+from unistack_aot.artifact.manifest import UNBOUNDED
 from unistack_aot.base.errors import BadInput, Unsupported
 from unistack_aot.base.symbolic import Dim, Ranges, parse, substitute, symbol, symbols
 from unistack_aot.onnx_in.tensors import element_type, tensor_shape
 
 Declared = Mapping[str, "int | str | tuple[int, ...]"]
 
-LARGEST = 10**9  # elements along one axis; exporters write it for "up to the end" of a slice
+LARGEST = UNBOUNDED  # elements along one axis; exporters write it for "up to the end" of a slice
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
 _PART = re.compile(r"(\.\d+)+\Z")

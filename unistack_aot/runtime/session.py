@@ -19,7 +19,7 @@ import numpy as np
 from unistack_aot.artifact.manifest import Certificate, Golden, Kernel, Tensor, Variant
 from unistack_aot.artifact.reader import Package, open_package
 from unistack_aot.artifact.tensors import StoredTensor
-from unistack_aot.base.errors import BadInput
+from unistack_aot.base.errors import BadInput, BadPackage, CheckFailed
 from unistack_aot.base.symbolic import parse, symbols
 from unistack_aot.runtime.binding import Signature
 from unistack_aot.runtime.devices import Chosen, choose, device_array
@@ -177,18 +177,43 @@ def load(
     threads: int | None = None,
     verify: bool = False,
     poison: bool = False,
+    selftest: bool = False,
 ) -> Session:
     """Load a package onto "cpu", "cuda:N", "emulator" or "auto" (a GPU if present, else the CPU).
 
     ``threads`` bounds the CPU threads (default: UA_THREADS, else one per physical core). The
     manifest, the code and the weights in use are always checked by SHA-256; ``verify`` checks every
     member. ``poison`` fills the CPU's arena and outputs with 0xFF (NaN) before each run, so that a
-    kernel that reads what nobody wrote shows.
+    kernel that reads what nobody wrote shows. ``selftest`` replays the recorded runs (`CheckFailed`
+    names the first output that is wrong, `BadPackage` says that there are none).
     """
     if threads is not None and threads < 1:
         raise BadInput(f"threads={threads} is not positive", hint="use 1 or more, or None")
     package = open_package(Path(path), verify)
-    return Session(package, choose(package, device, threads or default_threads()), poison)
+    session = Session(package, choose(package, device, threads or default_threads()), poison)
+    if selftest:
+        _insist(session)
+    return session
+
+
+def _insist(session: Session) -> None:
+    """CheckFailed if a recorded run does not come out as recorded."""
+    package = session.package
+    verdicts = session.selftest()
+    if not verdicts:
+        raise BadPackage(
+            "the package carries no recorded run",
+            at=package.path,
+            hint="compile it with recorded runs, or load it without selftest",
+        )
+    for verdict in verdicts:
+        if not verdict.passed:
+            raise CheckFailed(
+                f"output {verdict.output!r} of {verdict.golden} is {verdict.worst:.3g} times as far "
+                f"off as is allowed on {session.device}",
+                at=package.path,
+                hint="compile the model again for this machine, and report it if that does not help",
+            )
 
 
 def _measured_axes(

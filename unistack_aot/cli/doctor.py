@@ -77,7 +77,15 @@ def _machine(face: Face) -> bool:
         except PackageNotFoundError:
             rows.append((f"package {package}", "absent", purpose))
     face.table(rows)
-    face.fact(version=__version__, python=python, executable=sys.executable, missing=facts)
+    found = [dict(zip(("what", "state", "detail"), row, strict=True)) for row in rows]
+    face.fact(
+        version=__version__,
+        python=python,
+        executable=sys.executable,
+        cores=cores(),
+        missing=facts,
+        found=found,
+    )
     return any(reason is None for reason in facts.values())
 
 

@@ -9,7 +9,7 @@ import pytest
 from models.catalogue import CATALOGUE
 from tests.build.cubins import faults
 from unistack_aot.base.errors import MissingTool
-from unistack_aot.targets.cuda.build import GENERATIONS, INCLUDE, cubin_jobs, nvcc, settled
+from unistack_aot.targets.cuda.build import GENERATIONS, INCLUDE, cubin_job, nvcc, settled
 from unistack_aot.targets.toolchain import run_job
 
 
@@ -27,8 +27,11 @@ def test_generations(level: str) -> None:
 
 
 def test_equal_text_gives_equal_bytes() -> None:
-    text = '#include <ua/kernel.cuh>\nextern "C" __global__ void k(float* y) { y[ua::lane_index()] = 1; }\n'
-    (job,) = cubin_jobs("sm_90", text)
+    kernels = [
+        f'extern "C" __global__ void k{k}(float* y) {{ y[ua::lane_index()] = {k}; }}\nUA_KERNEL(k{k})\n'
+        for k in range(9)
+    ]
+    job = cubin_job("sm_90", "#include <ua/kernel.cuh>\n\n" + "\n".join(kernels))
     jobs = [replace(job, salt=salt) for salt in ("first", "second")]
     first, second = (settled(run_job(job).data) for job in jobs)
     assert first == second

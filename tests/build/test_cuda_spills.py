@@ -20,7 +20,7 @@ from unistack_aot.base.errors import MissingTool, ToolFailed
 from unistack_aot.mcir.nodes import Access, Param
 from unistack_aot.ops.fold import Reduce
 from unistack_aot.pipeline import Hooks, compile_model
-from unistack_aot.targets.cuda.build import build_cubin, cubin_jobs, nvcc, resources
+from unistack_aot.targets.cuda.build import nvcc
 from unistack_aot.targets.cuda.source import kernel_text
 from unistack_aot.targets.cuda.spills import LOOPS
 from unistack_aot.targets.target import Source
@@ -118,21 +118,6 @@ def test_the_last_loops_are_not_unrolled() -> None:
     assert last.definition.count("UA_UNROLL_NOT") == last.definition.count("for (") == 1
     lines = [line for line in last.definition.splitlines() if "UA_UNROLL_NOT" not in line]
     assert first.definition.splitlines() == lines
-
-
-def test_only_parts_that_changed_are_built_again() -> None:
-    kernels = [
-        f'extern "C" __global__ void k{k}(float* y) {{ y[{k}] = 1; }}\nUA_KERNEL(k{k})\n'
-        for k in range(9)
-    ]
-    before, after = (
-        "#include <ua/kernel.cuh>\n\n" + "\n".join(each)
-        for each in (kernels, [*kernels[:-1], kernels[-1].replace("= 1", "= 2")])
-    )
-    first, second = ([job.key for job in cubin_jobs("sm_80", each)] for each in (before, after))
-    assert len(first) == len(second) == 2
-    assert first[0] == second[0] and first[1] != second[1]
-    assert {*resources(build_cubin("sm_80", before).log)} == {f"k{k}" for k in range(9)}
 
 
 def test_without_a_limit_nothing_is_built_twice(tmp_path: Path) -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
 from unistack_aot.base.environment import environment
 from unistack_aot.base.errors import MissingTool
-from unistack_aot.emulator.build import parts_of
-from unistack_aot.targets.toolchain import Job, Outcome, Tool, probe_tool, run_job, run_jobs
+from unistack_aot.targets.toolchain import Job, Outcome, Tool, probe_tool, run_job
 
 INCLUDE = Path(__file__).parent / "include"
 PLACE = "/unistack_aot"  # the folder that line information names
@@ -43,51 +39,20 @@ def _from_pip() -> list[str]:
     return [str(p) for f in folders for p in sorted(Path(f).glob("cu*/bin/nvcc"), reverse=True)]
 
 
-def cubin_jobs(level: str, text: str) -> list[Job]:
-    """Compile a translation unit for one generation, in parts if there is a linker to put them together.
+def cubin_job(level: str, text: str) -> Job:
+    """Compile one translation unit for one generation.
 
-    Parts are built side by side, and one whose text is as it was before is not built again.
+    Not in parts that nvlink joins: relocatable code with line information has random section names, and equal programs
+    would differ.
     """
-    parts = parts_of(text) if nvlink() else [text]
-    relocatable = ("-rdc=true",) if len(parts) > 1 else ()
-    arguments = (
-        *FLAGS,
-        *relocatable,
-        f"-arch={level}",
-        "-cubin",
-        "kernels.cu",
-        "-o",
-        "kernels.cubin",
-    )
-    return [
-        Job(nvcc(), arguments, (("kernels.cu", standalone(part).encode()),), "kernels.cubin")
-        for part in parts
-    ]
+    arguments = (*FLAGS, f"-arch={level}", "-cubin", "kernels.cu", "-o", "kernels.cubin")
+    return Job(nvcc(), arguments, (("kernels.cu", standalone(text).encode()),), "kernels.cubin")
 
 
-def build_cubin(
-    level: str, text: str, done: Callable[[int, int], None] = lambda count, of: None
-) -> Outcome:
-    """A translation unit as machine code for one generation, and what ptxas said of all its kernels."""
-    jobs = cubin_jobs(level, text)
-    built = run_jobs(jobs, lambda count: done(count, len(jobs)))
-    log = "".join(each.log for each in built)
-    parts = [settled(each.data) for each in built]
-    linker = nvlink()
-    if len(parts) == 1 or linker is None:
-        return Outcome(parts[0], log)
-    names = tuple((f"{number}.cubin", part) for number, part in enumerate(parts))
-    arguments = (f"-arch={level}", *(name for name, _ in names), "-o", "kernels.cubin")
-    return Outcome(run_job(Job(linker, arguments, names, "kernels.cubin")).data, log)
-
-
-@cache
-def nvlink() -> Tool | None:
-    """The linker of machine code that came with the compiler; None if it came alone."""
-    found = shutil.which(nvcc().command[0])
-    folders = () if found is None else (Path(found).parent, Path(found).resolve().parent)
-    tools = (probe_tool((str(folder / "nvlink"),)) for folder in folders)
-    return next((tool for tool in tools if tool is not None), None)
+def build_cubin(level: str, text: str) -> Outcome:
+    """A translation unit as machine code for one generation, and what ptxas said of its kernels."""
+    built = run_job(cubin_job(level, text))
+    return Outcome(settled(built.data), built.log)
 
 
 def ptx_job(level: str, text: str) -> Job:

@@ -111,7 +111,8 @@ class DeviceTarget:
 
 def _cubin(source: Source, request: Request, progress: Progress) -> bytes:
     ((_, text),) = source.files
-    built = build_cubin(request.level, text, lambda count, of: progress(request.name, count, of))
+    built = build_cubin(request.level, text)
+    progress(request.name, 1, 1)
     refuse_spills(source, resources(built.log))
     return built.data
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,12 +41,14 @@ C = TypeVar("C")
 class Entry:
     """One model: how to get it, and named cases that each give a set of inputs from a seed.
 
-    kind: "small" runs in milliseconds, "full" has its real size, "file" is published.
+    kind: "small" runs in milliseconds, "full" has its real size, "file" is published; `about` says
+    which architecture it is or where it is published.
     The first case is the usual one; further cases bind dynamic dimensions to other sizes.
     """
 
     name: str
     kind: Kind
+    about: str
     load: Callable[[], ModelProto]
     cases: Mapping[str, Callable[[int], Feeds]]
 
@@ -97,7 +100,8 @@ def _recipe(
     """Return an entry whose cases feed the same graph with the sizes of other configurations."""
     cases = {"usual": partial(feeds, config)}
     cases |= {case: partial(feeds, other) for case, other in others.items()}
-    return Entry(name, kind, partial(build, config), cases)
+    recipe = sys.modules[build.__module__].__doc__ or ""
+    return Entry(name, kind, recipe.split("\n")[0].rstrip("."), partial(build, config), cases)
 
 
 def _images() -> tuple[Entry, ...]:
@@ -249,13 +253,14 @@ def _recurrent() -> tuple[Entry, ...]:
 
 def _published(file: ModelFile) -> Entry:
     cases = {name: partial(draw, inputs) for name, inputs in file.cases.items()}
-    return Entry(file.name, "file", file.load, cases)
+    return Entry(file.name, "file", str(file.source), file.load, cases)
 
 
 def _reseeded(file: ModelFile) -> Entry:
     """A file whose own weights are placeholders, with seeded weights: the same network, live."""
     name = file.name.replace("light_", "seeded_")
-    return Entry(name, "full", lambda: seeded(file.load()), _published(file).cases)
+    about = f"{file.name} with seeded weights in place of its constants"
+    return Entry(name, "full", about, lambda: seeded(file.load()), _published(file).cases)
 
 
 CATALOGUE: tuple[Entry, ...] = (
@@ -267,3 +272,9 @@ CATALOGUE: tuple[Entry, ...] = (
     *(_published(file) for file in FILES),
     *(_reseeded(file) for file in FILES if file.name.startswith("light_")),
 )
+REFUSED = frozenset({"detector_small_suppress", "generator_small_loop", "generator_loop"})
+"""Models that no target compiles: the extents of their results depend on data."""
+SMALL: tuple[Entry, ...] = tuple(
+    item for item in CATALOGUE if item.kind == "small" and item.name not in REFUSED
+)
+"""The small models that every stage and every target takes."""

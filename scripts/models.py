@@ -1,4 +1,4 @@
-"""Lists, builds, describes and checks the models of the catalogue: list, build, ops, check."""
+"""Lists, builds, describes and checks the models of the catalogue: list, build, ops, check, page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import onnx
@@ -13,8 +15,9 @@ import onnx
 # Run as a file, this script would itself answer to the name of the package it imports.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from models import records
 from models.catalogue import CATALOGUE, Entry, entry
-from models.judged import checked, markdown
+from models.judged import Judged, judged
 from models.report import page
 from models.summary import summarize
 from unistack_aot.base.errors import UnistackError
@@ -51,8 +54,17 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("--device", choices=("cpu", "emulator"), default="cpu")
     check.add_argument("--arch", default="sm_90", help="generation that the emulator runs")
     check.add_argument("--packages", type=Path, help="folder to keep the packages in")
-    check.add_argument("--markdown", type=Path, metavar="FILE", help="write the table there too")
+    check.add_argument(
+        "--record", type=Path, metavar="FILE", help="keep verdicts; redo what changed"
+    )
+    check.add_argument(
+        "--any-compiler", action="store_true", help="verdicts of other sources need not be redone"
+    )
     check.set_defaults(run=_check)
+    shown = verbs.add_parser("page", help="write docs/models.md from recorded verdicts")
+    shown.add_argument("--record", type=Path, metavar="FILE", default=Path("docs/models.json"))
+    shown.add_argument("-o", "--output", type=Path, default=Path("docs/models.md"))
+    shown.set_defaults(run=_page)
     for verb in (listing, ops, check):
         verb.add_argument("--kind", choices=("small", "full", "file"), action="append")
     return parser
@@ -87,18 +99,42 @@ def _ops(options: argparse.Namespace) -> None:
 
 def _check(options: argparse.Namespace) -> int:
     items = [entry(name) for name in options.names] or _chosen(options)
-    target = "cpu" if options.device == "cpu" else f"emulator:{options.arch}"
+    states: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="models-") as scratch:
         folder = options.packages or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        rows = [checked(item, target, options.device, folder) for item in items]
-    text = markdown(rows, target)
-    if options.markdown:
-        options.markdown.write_text(text, encoding="utf-8")
-        print(f"wrote {options.markdown}")
-    good = sum(row.good for row in rows)
-    print(f"{good} of {len(rows)} models are right on {options.device}")
-    return 0 if good == len(rows) else 1
+        for item in items:
+            start = time.perf_counter()
+            found, news = _found(item, options, folder)
+            states[found.state] += 1
+            seconds = f"{time.perf_counter() - start:.0f} s in all" if news else "as recorded"
+            print(f"{item.name}  {found.sentence}  ({seconds})", flush=True)
+    print(", ".join(f"{count} {state}" for state, count in states.items()), f"on {options.device}")
+    return int(bool(states["wrong"] or states["failed"]))
+
+
+def _found(item: Entry, options: argparse.Namespace, folder: Path) -> tuple[Judged, bool]:
+    """The verdict on a model, and whether it is a new one."""
+    target = "cpu" if options.device == "cpu" else f"emulator:{options.arch}"
+    model = item.load()
+    if options.record is None:
+        return judged(item, model, target, folder), True
+    kept = records.read(options.record)
+    record = records.fresh(item, model)
+    if (old := kept.get(item.name)) and old.content == record.content:
+        record = old
+    known = record.findings.get(options.device)
+    if known and (options.any_compiler or known.compiler == records.compiler()):
+        return known.found, False
+    found = judged(item, model, target, folder)
+    findings = {**record.findings, options.device: records.dated(found)}
+    records.write(options.record, {**kept, item.name: replace(record, findings=findings)})
+    return found, True
+
+
+def _page(options: argparse.Namespace) -> None:
+    options.output.write_text(records.page(records.read(options.record)), encoding="utf-8")
+    print(f"wrote {options.output}")
 
 
 if __name__ == "__main__":

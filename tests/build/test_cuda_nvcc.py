@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from models.catalogue import CATALOGUE
+from models.catalogue import SMALL
 from tests.build.cubins import faults
 from unistack_aot.base.errors import MissingTool
 from unistack_aot.targets.cuda.build import GENERATIONS, INCLUDE, cubin_job, nvcc, settled
@@ -43,13 +43,11 @@ def test_precisions(precision: str) -> None:
     assert not faults("bert_small", "sm_90", precision)
 
 
-REFUSED = ("detector_small_suppress", "generator_small_loop")  # what no target compiles
-SMALL = [each.name for each in CATALOGUE if each.kind == "small" and each.name not in REFUSED]
 NETWORKS = ["resnet_small", "unet_small_dynamic", "bert_small_dynamic", "llama_small", "lstm_small"]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", SMALL)
+@pytest.mark.parametrize("model", [each.name for each in SMALL])
 def test_models(model: str) -> None:
     """Every small model on one generation."""
     assert not faults(model, "sm_90")

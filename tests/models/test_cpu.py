@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import unistack_aot as ua
-from models.catalogue import CATALOGUE, entry
+from models.catalogue import SMALL, entry
 from models.judged import ranges
 from tests.build.cpu_graphs import levels_here
 from unistack_aot import pipeline
@@ -22,7 +22,7 @@ from unistack_aot.mcir.program import Launch, Program
 from unistack_aot.mcir.transform import rewrite
 
 ALWAYS = ("resnet_small", "bert_small", "lstm_small", "generator_small_scan")
-OTHERS = tuple(e.name for e in CATALOGUE if e.kind == "small" and e.name not in ALWAYS)
+OTHERS = tuple(e.name for e in SMALL if e.name not in ALWAYS)
 
 
 def compiled(name: str, folder: Path) -> tuple[Path, Path]:

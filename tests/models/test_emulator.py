@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from models.catalogue import CATALOGUE
+from models.catalogue import SMALL
 
 ROOT = Path(__file__).parents[2]
 # One of each kind: convolutions, depthwise ones, encoders, decoders with a cache, recurrences,
@@ -23,8 +23,6 @@ QUICK = (
     "lstm_small",
     "generator_small_scan",
 )
-REFUSED = {"detector_small_suppress", "generator_small_loop"}  # extents of results depend on data
-SMALL = tuple(item.name for item in CATALOGUE if item.kind == "small" and item.name not in REFUSED)
 
 pytestmark = pytest.mark.skipif(
     find_spec("pycuda") is None, reason="pycuda is not installed (scripts/setup.sh builds it)"
@@ -58,7 +56,7 @@ def test_small_model(model: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", [name for name in SMALL if name not in QUICK])
+@pytest.mark.parametrize("model", [e.name for e in SMALL if e.name not in QUICK])
 def test_other_small_model(model: str) -> None:
     assert_right(outcome(model, "emulator:sm_80"))
 

@@ -204,6 +204,53 @@ def test_recorded_runs_hold_the_references_answers() -> None:
         assert {t.output: t.relative > 0 for t in entry.tolerances} == {"p": True, "k": False}
 
 
+def test_recorded_runs_take_the_float64_answer_where_onnxruntime_is_far_off() -> None:
+    """Its Sigmoid gives 0 where the value is 1e-10: within no relative tolerance."""
+    x, shift = np.zeros(8, np.float32), np.full(8, 23, np.float32)
+    kinds = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [8]) for n in "xy"]
+    nodes = [
+        helper.make_node("Sub", ["x", "shift"], ["low"]),
+        helper.make_node("Sigmoid", ["low"], ["y"]),
+    ]
+    weights = [numpy_helper.from_array(shift, "shift")]
+    graph = helper.make_graph(nodes, "low", kinds[:1], kinds[1:], weights)
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=9)
+    theirs = Runtime(model, 1).run({"x": x})
+    assert not isinstance(theirs, str) and not theirs["y"].all()
+    made = golden.golden_set(model, import_model(model), Rounding())
+    file = made.files[golden.MEMBER]
+    assert isinstance(file, TensorFile)
+    stored = read_tensors(memoryview(b"".join(file.chunks())), "golden")
+    given = stored["run0/input/x"].array().astype(np.float64)
+    want = (1 / (1 + np.exp(23 - given))).astype(np.float32)
+    np.testing.assert_allclose(stored["run0/output/y"].array(), want, rtol=1e-5)
+
+
+def test_sizes_that_do_not_fit_the_model_are_passed_over() -> None:
+    """A window of 4 on open sizes: the least ones are neither recorded nor judged, and say why."""
+    kinds = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 1, "h", "w"]) for n in "xy"]
+    for value in kinds[1:]:
+        value.type.tensor_type.ClearField("shape")
+    node = helper.make_node("MaxPool", ["x"], ["y"], kernel_shape=[4, 4])
+    graph = helper.make_graph([node], "pool", kinds[:1], kinds[1:])
+    opset = [helper.make_opsetid("", 17)]
+    model = helper.make_model(graph, opset_imports=opset, ir_version=9)
+    imported = import_model(model)
+    made = golden.golden_set(model, imported, Rounding())
+    assert (made.entries, made.remark) == (
+        (),
+        "no recorded run: a window of 4 does not fit an extent of 3",
+    )
+    subject = Subject(imported, Runtime(model, 1), SimpleNamespace(), Rounding())  # type: ignore[arg-type]
+    feeds = {"x": np.zeros((1, 1, 3, 7), np.float32)}
+    results, remark = judge_case(subject, Case("h 3, w 7", feeds))
+    assert results == []
+    assert remark == (
+        "h 3, w 7: not accepted by the model; a window of 4 does not fit an extent of 3"
+    )
+
+
 def test_large_runs_are_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(golden, "LARGEST", 100)
     made = golden.golden_set(classifier(), import_model(classifier()), Rounding())

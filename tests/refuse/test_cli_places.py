@@ -86,8 +86,11 @@ def test_named_compiler_does_not_run(refused: Refused) -> None:
 def test_no_device_compiler(refused: Refused) -> None:
     changes = {"PATH": "/nonexistent", "UA_NVCC": "no-such-nvcc"}
     said = refused("--target", "cuda:sm_90", **changes)
-    assert said.startswith("error: no CUDA compiler (nvcc) was found\n")
-    assert said.endswith("set UA_NVCC to the path of nvcc\nnothing was written\n")
+    assert said == (
+        "error: no CUDA compiler (nvcc) was found\n  at: no-such-nvcc\n"
+        "  do: pip install 'unistack-aot[cuda]', or set UA_NVCC to the path of nvcc\n"
+        "nothing was written\n"
+    )
 
 
 def test_no_target_at_all(refused: Refused) -> None:

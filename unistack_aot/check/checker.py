@@ -19,7 +19,7 @@ import onnx
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.op import Array
 from unistack_aot.artifact.manifest import UNBOUNDED, Manifest
-from unistack_aot.base.errors import BadInput, UnistackError
+from unistack_aot.base.errors import BadInput, IRError, UnistackError
 from unistack_aot.base.options import DimRequest
 from unistack_aot.check import bisect as bisection
 from unistack_aot.check.cases import named, sizes_to_try
@@ -171,7 +171,10 @@ def judge_case(subject: Subject, case: Case) -> tuple[list[OutputResult], str]:
     BadInput for given inputs that the package refuses.
     """
     got = subject.session.run(case.feeds) if case.given else {}
-    graph = bound(subject.imported.graph, case.feeds)
+    try:
+        graph = bound(subject.imported.graph, case.feeds)
+    except IRError as error:  # sizes that each dimension allows need not fit the model
+        return [], f"{case.name or 'the inputs'}: not accepted by the model; {error.what}"
     limits = bounds(graph, subject.rounding)
     reference = subject.runtime.run(case.feeds)
     if isinstance(reference, str) and not subject.runtime.absent:

@@ -27,7 +27,7 @@ PACKAGES = {
     "numpy": "",
     "onnx": "",
     "onnxruntime": "checks fall back to float64 without it: pip install onnxruntime",
-    "pycuda": "GPU packages and the emulator need it: pip install 'unistack-aot[cuda]'",
+    "pycuda": "GPUs and the emulator need it: pip install 'unistack-aot[gpu]' where cuda.h is",
     "openvino": "only compared with: pip install 'unistack-aot[bench]'",
     "ziglang": "a C++ compiler for machines without one: pip install 'unistack-aot[cpu]'",
 }

@@ -137,5 +137,5 @@ def _backend() -> Any:
     except ImportError as error:
         raise MissingTool(
             f"a GPU needs pycuda and the NVIDIA driver ({error})",
-            hint="pip install 'unistack_aot[cuda]', or use device='cpu'",
+            hint="pip install 'unistack-aot[gpu]' where cuda.h is, or use device='cpu'",
         ) from error

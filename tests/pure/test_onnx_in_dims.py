@@ -140,6 +140,8 @@ def test_halving_and_doubling_asks_for_a_multiple() -> None:
     assert imported.report.assumed[0].startswith("height is a multiple of 2, because skip needs")
     # What a package knows of its dimensions is what its model can be imported with again.
     assert import_model(made, {"height.2": (2, 4)}).ranges == imported.ranges
+    unnamed = model({"x": ["side.1"]}, nodes, weights)  # a name that looks like a part's
+    assert import_model(unnamed, {"side.1.2": (2, 4)}).ranges == {"side.1.2": (2, 4)}
     with pytest.raises(BadInput, match=r"no dimension 'height\.3'\n  do: .*: height, height\.2$"):
         import_model(made, {"height.3": 4})
 

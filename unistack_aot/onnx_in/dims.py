@@ -19,7 +19,6 @@ Declared = Mapping[str, "int | str | tuple[int, ...]"]
 LARGEST = UNBOUNDED  # elements along one axis; exporters write it for "up to the end" of a slice
 
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.]*\Z")
-_PART = re.compile(r"(\.\d+)+\Z")
 _RESERVED = re.compile(
     r"([a-z](\d*(_[a-z]+)*)|min|max|panel|lane|at_panel|(row|panel)_task|data_\d+_)\Z"
 )  # loop variables of kernels have such names
@@ -81,7 +80,7 @@ class DimTable:
         """
         known = {*self.names, *self.names.values()}
         for name in given:
-            if name not in known and not (parts and _PART.sub("", name) in known):
+            if name not in known and not (parts and _wholes(name) & known):
                 listed = ", ".join(sorted(known)) or "none"
                 raise BadInput(
                     f"the model has no dimension {name!r}", hint=f"its dimensions are: {listed}"
@@ -93,6 +92,15 @@ class DimTable:
             numbers = (given,) if isinstance(given, int) else given
             if not isinstance(numbers, str) and min(numbers, default=-1) < 0:
                 raise _undeclarable(name, given)
+
+
+def _wholes(name: str) -> set[str]:
+    """What a dimension may be a part of: "x.2.4" of "x.2", or of "x"."""
+    found: set[str] = set()
+    while (cut := re.fullmatch(r"(.+)\.\d+", name)) is not None:
+        name = cut[1]
+        found.add(name)
+    return found
 
 
 def _undeclarable(name: str, given: object) -> BadInput:

@@ -100,7 +100,7 @@ def test_damaged_bytes_are_refused() -> None:
 
 def test_walk_numbers_steps_in_pre_order() -> None:
     kinds = [type(step).__name__ for step in m.walk(MANIFEST.variants[0].steps)]
-    assert kinds == ["Fill", "Launch", "Loop", "Launch", "If", "Copy", "Fill"]
+    assert kinds == ["Fill", "Launch", "Loop", "Launch", "If", "Copy", "Fill", "Refuse"]
     assert len(MANIFEST.variants[0].launches) == 2
 
 

@@ -56,6 +56,11 @@ CASES = [
         ("f32[1,2,2,4]", "f32[1,2,2,4]", "f32[1,2,2,4]", "f32[3]"),
         "mask does not broadcast",
     ),
+    (
+        Attention(1.0),
+        ("f32[1,2,2,4]", "f32[1,2,2,4]", "f32[1,2,2,4]", "bool[2]", "f32[2]"),
+        "a mask of floats, then one of bools",
+    ),
 ]
 
 

@@ -23,6 +23,10 @@ class Op:
     """
 
     family: ClassVar[str] = ""
+    moves: ClassVar[bool] = False
+    """Every result element is an element of an operand, by position alone."""
+    unsigned_results: ClassVar[tuple[int, ...]] = ()
+    """Numbers of results that never have their sign bit set, NaN aside."""
     name: ClassVar[str] = ""
     registry: ClassVar[dict[str, type[Op]]] = {}
 
@@ -35,6 +39,10 @@ class Op:
     def infer(self, *types: Type) -> Type:
         """The result type for these argument types; raises IRError when they do not fit."""
         raise IRError(f"{self.name} has no type rule")
+
+    def sums(self) -> bool:
+        """Whether every result element is a sum that starts from +0, so that none is -0."""
+        return False
 
     def reference(self, *arrays: Array) -> Array | tuple[Array, ...]:
         """The meaning, in numpy; computes in the dtype it is given (f64 gives the float64 evaluation)."""

@@ -77,7 +77,10 @@ def lower_graph(graph: Graph, origins: Origins) -> tuple[Program, dict[str, Arra
 
 
 def lower_nodes(state: Lowering, graph: Graph, values: Values) -> tuple[Step, ...]:
-    """Steps that compute every node of a graph or region; `values` holds its inputs and receives the rest."""
+    """Steps that compute every node of a graph or region; `values` holds its inputs and receives the rest.
+
+    What has no elements needs no step.
+    """
     steps: list[Step] = []
     for node in graph.nodes():
         if node in values:
@@ -91,7 +94,8 @@ def lower_nodes(state: Lowering, graph: Graph, values: Values) -> tuple[Step, ..
             case TensorOp():
                 results = tuple(state.fresh(kind) for kind in types_of(node))
                 values[node] = results
-                steps.append(launch_of(state, node, node.op, args, results))
+                if not all(0 in kind.shape for kind in types_of(node)):
+                    steps.append(launch_of(state, node, node.op, args, results))
             case _:
                 steps.extend(_control(state, node, args, values))
     return tuple(steps)

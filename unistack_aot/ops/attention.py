@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,13 +24,14 @@ class Attention(TensorOp):
     """softmax(scale q k' + mask) v per batch and head.
 
     q[b, h, m, d], k[b, g, n, d], v[b, g, n, e] give [b, h, m, e]; h is a multiple of g, and head i
-    uses key head i // (h / g). The optional fourth operand is added to the scores and broadcasts to
-    [b, h, m, n]. With `causal`, query i sees key j when j <= i + n - m. A query that sees nothing
-    gives NaN.
+    uses key head i // (h / g). Up to two masks follow, which broadcast to [b, h, m, n]: one of floats
+    is added to the scores; then, where one of bools is false, `hidden` replaces them, NaN or not.
+    With `causal`, query i sees key j when j <= i + n - m. A query that sees only -inf gives NaN.
     """
 
     scale: float
     causal: bool = False
+    hidden: float = -math.inf
 
     family = "contract"
     samples = (
@@ -38,14 +40,21 @@ class Attention(TensorOp):
         sample("f32[2,2,3,4], f32[2,2,3,4], f32[2,2,3,4], f32[2,1,1,3]", scale=1.0),
         sample("f32[B,4,M,4], f32[B,2,N,4], f32[B,2,N,4], f32[M,N]", scale=0.5, causal=True),
         sample("f16[1,2,4,8], f16[1,1,4,8], f16[1,1,4,8], f16[4,4]", scale=0.25, causal=True),
+        sample("f32[2,2,3,4], f32[2,2,5,4], f32[2,2,5,4], bool[2,1,1,5]", scale=0.5, hidden=-1e9),
+        sample(
+            "f32[1,2,3,4], f32[1,1,5,4], f32[1,1,5,4], f32[5], bool[3,5]", scale=1.0, hidden=-2.0
+        ),
     )
 
     def infer(self, *types: Type) -> Type:
         """[b, h, m, e] in the operands' dtype."""
         q, k, v, *mask = (tensor(t, self.name) for t in types)
         what = f"attention of {', '.join(str(t) for t in types)}"
-        if any(t.rank != 4 for t in (q, k, v)) or len({t.dtype for t in (q, k, v, *mask)}) != 1:
+        floats = [t for t in mask if not t.dtype.is_bool]
+        if any(t.rank != 4 for t in (q, k, v)) or len({t.dtype for t in (q, k, v, *floats)}) != 1:
             raise IRError(f"{what}: ranks or dtypes differ")
+        if len(mask) > 2 or (len(mask) == 2 and (len(floats) != 1 or floats[0] is not mask[0])):
+            raise IRError(f"{what}: a mask of floats, then one of bools")
         same = q.shape[0] == k.shape[0] == v.shape[0] and q.shape[3] == k.shape[3]
         if not same or k.shape[1:3] != v.shape[1:3] or not q.dtype.is_float:
             raise IRError(f"{what}: extents do not fit")
@@ -68,13 +77,16 @@ class Attention(TensorOp):
     def reference(self, *arrays: Array) -> Array:
         """The definition, in f32 for narrower floats."""
         dtype = arrays[0].dtype
-        q, k, v, *mask = (a.astype(accumulator(dtype_of(dtype)).numpy) for a in arrays)
+        q, k, v = (a.astype(accumulator(dtype_of(dtype)).numpy) for a in arrays[:3])
         share = self._share(q.shape[1], k.shape[1])
         k, v = np.repeat(k, share, axis=1), np.repeat(v, share, axis=1)
         with np.errstate(all="ignore"):
             scores = np.matmul(q, np.swapaxes(k, 2, 3)) * np.asarray(self.scale, q.dtype)
-            for each in mask:
-                scores = scores + each
+            for mask in arrays[3:]:
+                if mask.dtype == np.bool_:
+                    scores = np.where(mask, scores, np.asarray(self.hidden, scores.dtype))
+                else:
+                    scores = scores + mask.astype(scores.dtype)
             if self.causal:
                 m, n = scores.shape[2:]
                 hidden = np.arange(n)[None, :] > np.arange(m)[:, None] + n - m
@@ -112,7 +124,13 @@ class Attention(TensorOp):
         fold = Fold((f"{prefix}dot",), "sum", (Axis(str(d), q.shape[3]),), (product,))
         score: Scalar = Name(f"{prefix}dot", wide) * literal(self.scale, wide)
         for each in mask:
-            score = score + cast(wide, each(*broadcast_index(each.shape, (*index, n))))
+            element = each(*broadcast_index(each.shape, (*index, n)))
+            shown = each.dtype.is_bool
+            score = (
+                where(element, score, literal(self.hidden, wide))
+                if shown
+                else score + cast(wide, element)
+            )
         if self.causal:
             last = index_value(index[2] + k.shape[2] - q.shape[2])
             score = where(index_value(n) <= last, score, lowest(wide))

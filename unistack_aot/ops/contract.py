@@ -82,6 +82,10 @@ class Contract(TensorOp):
         """Labels that are summed over, in order of appearance."""
         return "".join(c for c in dict.fromkeys(self.left + self.right) if c not in self.out)
 
+    def sums(self) -> bool:
+        """Whether it has summed labels."""
+        return not set(self.left + self.right) <= set(self.out)
+
     def infer(self, *types: Type) -> Type:
         """Extents by label; narrow integers give i32."""
         left, right = (tensor(t, self.name) for t in types)

@@ -66,6 +66,10 @@ class Convolve(ConvolutionFamily):
         sample("f32[N,2,H,W], f32[3,2,2,2]", window=sliding((2, 2), (1, 2), (), (1, 0), (0, 1))),
     )
 
+    def sums(self) -> bool:
+        """Over channels and taps."""
+        return True
+
     def infer(self, *types: Type) -> Type:
         """Window counts; the dtype of the products' sums."""
         x, w = self.checked(types)

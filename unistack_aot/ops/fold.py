@@ -137,6 +137,10 @@ class Reduce(AxisFold):
         sample("f32[4]", monoid="max", axes=(0,), keepdims=False),
     )
 
+    def sums(self) -> bool:
+        """Whether its monoid is the sum."""
+        return self.monoid == "sum"
+
     def infer(self, *types: Type) -> Type:
         """The operand's dtype over the kept shape."""
         (x,) = (tensor(t, self.name) for t in types)
@@ -220,6 +224,7 @@ class Moments(AxisFold):
         sample("f64[2,30]", axes=(1,)),
         sample("f16[N,M]", axes=(1,)),
     )
+    unsigned_results = (1,)
 
     def infer(self, *types: Type) -> Type:
         """Two tensors of the operand's dtype over the kept shape."""

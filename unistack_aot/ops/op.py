@@ -47,9 +47,6 @@ class TensorOp(Op, abstract=True):
     """Base of every op that lowers to one kernel; a concrete subclass must have all four facets."""
 
     samples: ClassVar[tuple[Sample | str, ...]]
-    structural: ClassVar[bool] = (
-        False  # moves elements without looking at them: also folds symbolic dimensions
-    )
 
     def __init_subclass__(cls, abstract: bool = False) -> None:
         super().__init_subclass__(abstract=abstract)

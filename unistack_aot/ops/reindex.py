@@ -23,6 +23,7 @@ class Structural(MapOp, abstract=True):
     """A map op that only moves elements, so that its reference also moves symbolic dimensions."""
 
     family = "reindex"
+    moves = True
 
     def symbolic(self, *values: Array) -> Array | None:
         """The reference, where the op's own attributes hold no symbol."""

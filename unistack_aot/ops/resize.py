@@ -75,6 +75,8 @@ class Resize(MapOp):
             raise IRError(f"{len(self.sizes)} sizes for {x}")
         if self.mode != "nearest" and not x.dtype.is_float:
             raise IRError(f"{self.mode} interpolation of {x.dtype}")
+        if any(size != 0 and extent == 0 for size, extent in zip(self.sizes, x.shape, strict=True)):
+            raise IRError(f"resizing {x}, which has no elements, to {self.sizes}")
         return x.with_shape(self.sizes)
 
     def taps(self, axis: int, extent: Dim, i: Dim) -> list[Tap]:
@@ -341,6 +343,8 @@ def _resized(
     rounding: str,
 ) -> Node:
     x = call.arg(0)
+    if scales is not None and any(not scale > 0 for scale in scales):
+        raise call.refuse(f"by {min(scales)}", "resize by numbers above 0")
     if sizes is None:
         if scales is None or len(scales) != x.tensor.rank:
             raise call.refuse(f"with {len(scales or ())} scales for {x.tensor}", "fix the model")

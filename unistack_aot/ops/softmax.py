@@ -76,6 +76,8 @@ class Softmax(SoftmaxFamily):
 
     axis: int
 
+    unsigned_results = (0,)
+
     def finish(self, x: Scalar, top: Scalar, total: Scalar) -> Scalar:
         """exp(x - max) / sum."""
         return word.exp(x - top) / total

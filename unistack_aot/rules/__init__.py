@@ -12,7 +12,7 @@ from unistack_aot.aicf.op import Op
 from unistack_aot.aicf.text import attributes, describe
 from unistack_aot.base.errors import BadInput
 from unistack_aot.ir.rewrite import Language, Log, rewrite
-from unistack_aot.rules import algebra, attention, matmul, online, reindex, tidy
+from unistack_aot.rules import algebra, attention, matmul, online, reindex, shared, tidy
 from unistack_aot.rules.find import NodeJointRule, NodeRule
 from unistack_aot.rules.provenance import inherit
 
@@ -31,7 +31,7 @@ class Phase:
 PHASES: tuple[Phase, ...] = (
     Phase("tidy", (*tidy.RULES, *reindex.RULES, *online.RULES)),
     Phase("attention", attention.RULES),
-    Phase("algebra", (*tidy.RULES, *reindex.RULES, *algebra.RULES)),
+    Phase("algebra", (*tidy.RULES, *reindex.RULES, *algebra.RULES, *shared.RULES)),
 )
 # Not applied by default: direct convolution is as fast on the host, and needs no other layout.
 OPTIONAL: tuple[Phase, ...] = (Phase("matmul", matmul.RULES),)

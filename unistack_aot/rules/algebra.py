@@ -1,4 +1,4 @@
-"""Linear algebra: affine maps folded into contractions or merged, shared operands joined."""
+"""Linear algebra: affine maps folded into contractions or merged. Not here: shared operands (shared.py)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,11 @@ from unistack_aot.ops.contract import Contract
 from unistack_aot.ops.core import constant
 from unistack_aot.ops.op import Pointwise
 from unistack_aot.ops.pointwise import Add, Div, Mul, Sub
-from unistack_aot.ops.slices import slice_axis
 from unistack_aot.rules.find import (
     Array,
-    NodeJointRule,
     NodeRule,
-    NodeUsers,
     add,
     any_,
-    array_of,
     find,
     is_constant,
     known,
@@ -36,6 +32,7 @@ from unistack_aot.rules.find import (
     wide,
 )
 from unistack_aot.rules.linearity import LINEAR, Linear, along, linear, scaled_weight
+from unistack_aot.rules.signs import never_negative_zero
 
 SHARED = "the weight is used elsewhere too, so the package would hold it twice"
 
@@ -79,7 +76,14 @@ def _identity(root: Node) -> Node | No:
         return No("it scales")
     if found.shift is not None and (found.shift != 0).any():
         return No("it shifts")
+    if _loses_sign(found.shift) and not never_negative_zero(found.inner):
+        return No("-0 + 0 is 0: only -0 changes nothing")
     return found.inner
+
+
+def _loses_sign(shift: Array | None) -> bool:
+    """Whether a shift that is zero everywhere turns -0 into +0."""
+    return shift is not None and not np.signbit(shift).all()
 
 
 def _into_linear(root: Node, uses: Uses) -> Node | No:
@@ -188,7 +192,7 @@ def _merged(root: Node, x: Node) -> Node | No:
         return No("the merged constant would be larger than both")
     if not np.isfinite(one).all() or not np.isfinite(two).all():
         return No("a constant is not finite")
-    if (combined == neutral).all():
+    if (combined == neutral).all() and (op == Mul() or not _loses_sign(combined)):
         return inner.inner
     vector = rounded(combined, root.tensor.dtype)
     return vector if isinstance(vector, No) else Node(op, (inner.inner, vector))
@@ -213,84 +217,6 @@ def _as_addition(root: Node, x: Node, c: Node) -> Node | No:
     return add(x, constant(-known_array(c)))
 
 
-@dataclass(frozen=True)
-class Member:
-    """A contraction with constants, and the addition of constants that alone uses it, if any."""
-
-    map: Linear
-    root: Node
-    bias: Array | None
-
-    @property
-    def free(self) -> int | None:
-        """The one axis that weight and result have and the data has not; None if more."""
-        own = [w for w in self.map.result.values() if w not in self.map.data.values()]
-        return own[0] if len(own) == 1 else None
-
-    @property
-    def out(self) -> int:
-        """The result axis along the free axis."""
-        return next(k for k, w in self.map.result.items() if w == self.free)
-
-
-def _member(node: Node, users: NodeUsers) -> Member | None:
-    found = linear(node)
-    if found is None or not isinstance(node.op, Contract):
-        return None
-    member = Member(found, node, None)
-    if member.free is None:
-        return None
-    user = users.only(node)
-    if user is None or not isinstance(user.op, Add):
-        return member
-    other = user.args[1] if user.args[0] is node else user.args[0]
-    bias = array_of(other)
-    if bias is None or user.type != node.type:
-        return member
-    shape = (1,) * (node.tensor.rank - bias.ndim) + bias.shape
-    only_free = all(d == 1 for k, d in enumerate(shape) if k != member.out)
-    full = shape[member.out] == node.tensor.shape[member.out]
-    return Member(found, user, bias.reshape(-1)) if only_free and full else member
-
-
-def _shared_operand(users: NodeUsers) -> dict[Node, Node]:
-    """W1 x, W2 x, ... are slices of one contraction with the weights side by side."""
-    groups: dict[object, list[Member]] = {}
-    for node in users.order:
-        member = _member(node, users)
-        if member is not None and len(users.of(member.map.weight)) == 1:
-            free, weight = member.free, member.map.weight.tensor
-            rest = tuple(d for k, d in enumerate(weight.shape) if k != free)
-            key = (member.map.source, node.op, member.map.at, rest, member.bias is None)
-            groups.setdefault(key, []).append(member)
-    replaced: dict[Node, Node] = {}
-    for members in groups.values():
-        if len({member.map.weight for member in members}) > 1:
-            replaced |= _joined(members)
-    return replaced
-
-
-def _joined(members: list[Member]) -> dict[Node, Node]:
-    first = members[0]
-    free = first.free
-    assert free is not None
-    weights = [known_array(member.map.weight) for member in members]
-    whole = constant(np.concatenate(weights, axis=free))
-    value = first.map.with_operands(first.map.source, whole)
-    if first.bias is not None:
-        biases = [member.bias for member in members if member.bias is not None]
-        layout = [1] * value.tensor.rank
-        layout[first.out] = -1
-        value = add(value, constant(np.concatenate(biases).reshape(layout[first.out :])))
-    found: dict[Node, Node] = {}
-    start = 0
-    for member, weight in zip(members, weights, strict=True):
-        size = weight.shape[free]
-        found[member.root] = slice_axis(value, first.out, start, size)
-        start += size
-    return found
-
-
 def _scale_of_scalar(root: Node, x: Node, c: Node) -> Node | No:
     """One number broadcast over a tensor is kept as a scalar: x * [c, c, ...] = x * c."""
     value = number_of(c)
@@ -301,7 +227,7 @@ def _scale_of_scalar(root: Node, x: Node, c: Node) -> Node | No:
 
 CONV = "window(kernel=[3, 3], strides=[1, 1], dilations=[1, 1], before=[1, 1], after=[1, 1])"
 PLAIN = 'left="ac" right="cb" out="ab"'
-RULES: tuple[NodeRule | NodeJointRule, ...] = (
+RULES: tuple[NodeRule, ...] = (
     NodeRule(
         "identity-map",
         find(Pointwise, name="root"),
@@ -309,13 +235,19 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
         needs=("affine",),
         fires=(
             "mul(%x: f32[2, 3], constant 1.0 : f32[])",
-            "add(%x: f32[2, 3], constant [0.0, 0.0, 0.0] : f32[3])",
+            "add(%x: f32[2, 3], constant [-0.0, -0.0, -0.0] : f32[3])",
+            "sub(%x: f32[2, 3], constant 0.0 : f32[])",
+            f"add(contract(%x: f32[2, 3], %w: f32[3, 4]) {PLAIN}, constant 0.0 : f32[])",
+            "add(mul(%x: f32[3], %x), constant 0.0 : f32[])",
             "div(%x: f16[4], constant 1.0 : f16[])",
         ),
         holds=(
             "mul(%x: f32[2, 3], constant 2.0 : f32[])",
             "mul(%x: f32[3], constant 1.0 : f32[2, 3])",
             "div(constant 1.0 : f32[3], %x: f32[3])",
+            "add(%x: f32[2, 3], constant 0.0 : f32[])",
+            "sub(%x: f32[2, 3], constant -0.0 : f32[])",
+            "add(neg(abs(%x: f32[3])), constant 0.0 : f32[])",
         ),
     ),
     NodeRule(
@@ -443,6 +375,7 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
         fires=(
             "add(add(%x: f32[2, 3], constant ~1 : f32[3]), constant ~2 : f32[3])",
             "neg(neg(%x: f32[2, 3]))",
+            "add(add(%x: f32[2, 3], constant 5.0 : f32[]), constant -5.0 : f32[])",
             "div(mul(%x: f32[2, 3], constant 3.0 : f32[]), constant ~2 : f32[3])",
         ),
         holds=(
@@ -460,27 +393,5 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
             "div(%x: f32[2], constant [0.5, -2.0] : f32[2])",
         ),
         holds=("div(%x: f32[2, 3], constant 3.0 : f32[])", "div(%x: i32[3], constant 2 : i32[])"),
-    ),
-    NodeJointRule(
-        "join-shared-operand",
-        _shared_operand,
-        needs=("linear",),
-        fires=(
-            (
-                f"contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) {PLAIN};"
-                f" contract(%x, constant ~2 : f32[3, 5]) {PLAIN}"
-            ),
-            (
-                "add(constant ~3 : f32[4], contract(%x: f32[1, 2, 3], constant ~1 : f32[3, 4])"
-                ' left="abd" right="dc" out="abc"); add(contract(%x, constant ~2 : f32[3, 4])'
-                ' left="abd" right="dc" out="abc", constant ~4 : f32[4])'
-            ),
-        ),
-        holds=(
-            (
-                f"contract(%x: f32[2, 3], constant ~1 : f32[3, 4]) {PLAIN};"
-                f" contract(%y: f32[2, 3], constant ~2 : f32[3, 4]) {PLAIN}"
-            ),
-        ),
     ),
 )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-
-import numpy as np
+from functools import reduce
 
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.properties import affine_in, formula_of
@@ -13,7 +13,7 @@ from unistack_aot.base.symbolic import Dim
 from unistack_aot.base.verdict import No
 from unistack_aot.ir.pattern import Uses
 from unistack_aot.ops.attention import Attention
-from unistack_aot.ops.compare import Where
+from unistack_aot.ops.compare import And, Not, Where
 from unistack_aot.ops.contract import Contract
 from unistack_aot.ops.convert import Convert, converted
 from unistack_aot.ops.core import constant
@@ -92,7 +92,7 @@ def _masked(node: Node, factor: float) -> tuple[Node, Step] | None:
         condition, yes, no = node.args
         for scores, fill, shown in ((yes, no, True), (no, yes, False)):
             low = number_of(fill)
-            if low is not None and scores.type == node.type:
+            if low is not None and low == low and scores.type == node.type:
                 return scores, Step(condition, factor, low * factor, shown)
     return None
 
@@ -249,18 +249,16 @@ def _built(
     masks = _combined(scores, roles, q, k)
     if isinstance(masks, No):
         return masks
-    causal, mask = masks
     head = 0 if not roles.heads else 1
     operands = [
         _four(query, len(lead)),
         _four(key, len(lead) - head),
         _four(value, len(lead) - head),
     ]
-    if mask is not None:
-        operands.append(_laid_out(mask, scores.contract, roles, root))
+    operands += [_laid_out(mask, scores.contract, roles, root) for mask in masks.nodes]
     try:
         scale = scores.factor * q_factor * k_factor
-        made = Node(Attention(scale, causal), tuple(operands))
+        made = Node(Attention(scale, masks.causal, masks.hidden), tuple(operands))
     except IRError as fault:
         return No(fault.what)
     order = lead + roles.rows + roles.values
@@ -294,36 +292,46 @@ def _under(x: Node, head: int) -> Node | None:
     return _ungrouped(x, head)
 
 
-def _combined(
-    scores: Scores, roles: Roles, q: Labelled, k: Labelled
-) -> tuple[bool, Node | None] | No:
-    """Whether the mask is causal, and what else is added to the scores, in their axis order."""
+@dataclass(frozen=True)
+class Masks:
+    """What hides scores: causality, one mask that is added, one of truth values that selects.
+
+    The last gives `hidden` where it is false, whatever the score is.
+    """
+
+    causal: bool
+    nodes: tuple[Node, ...] = ()
+    hidden: float = -math.inf
+
+
+def _combined(scores: Scores, roles: Roles, q: Labelled, k: Labelled) -> Masks | No:
+    """The masks of all steps, in the scores' axis order."""
     labels = scores.contract.op
     assert isinstance(labels, Contract)
     rows, keys = q.extent(roles.rows), k.extent(roles.keys)
     plain = labels.out[-2:] == roles.rows + roles.keys
     if plain and len(scores.steps) == 1 and _causal(scores.steps[0], rows, keys):
-        return True, None
-    mask: Node | None = None
+        return Masks(True)
+    added: list[Node] = []
+    chosen: list[Node] = []
     dtype = q.node.tensor.dtype
+    replaced = {step.low for step in scores.steps if step.low is not None}
+    if len(replaced) > 1:
+        return No("hidden scores are replaced by several numbers")
     for step in reversed(scores.steps):
-        if step.low is None:
-            added = converted(step.mask, dtype)
-            if step.factor != 1:
-                added = multiply(added, constant(step.factor, added))
-            mask = added if mask is None else add(mask, added)
+        if step.low is not None:
+            chosen.append(step.mask if step.shown else Node(Not(), (step.mask,)))
             continue
-        if step.low > HIDDEN:
-            return No(
-                f"hidden scores are replaced by {step.low}, which is not far below the others"
-            )
-        # A row that is hidden as a whole is uniform: beside a number this low no score counts.
-        hidden = step.low if step.low == -float("inf") else float(dtype.lowest) / 2
-        low = constant(np.asarray(hidden, dtype.numpy))
-        other = constant(0, low) if mask is None else mask
-        choice = (other, low) if step.shown else (low, other)
-        mask = Node(Where(), (step.mask, *choice))
-    return False, mask
+        if chosen:
+            return No("a mask is added to scores of which some were replaced")
+        mask = converted(step.mask, dtype)
+        added.append(mask if step.factor == 1 else multiply(mask, constant(step.factor, mask)))
+    nodes = (*([reduce(add, added)] if added else []), *([reduce(_both, chosen)] if chosen else []))
+    return Masks(False, nodes, min(replaced, default=-math.inf))
+
+
+def _both(x: Node, y: Node) -> Node:
+    return Node(And(), (x, y))
 
 
 def _causal(step: Step, rows: Dim, keys: Dim) -> bool:
@@ -390,6 +398,11 @@ RULES: tuple[NodeRule, ...] = (
             f"contract(softmax(div({SCORES}, constant 2.0 : f32[])) axis=3{MIX}",
             f"contract(softmax(add({SCORES}, %m: f32[2, 1, 1, 6])) axis=3{MIX}",
             f"contract(softmax(where({MASK}, {SCORES}, constant -1e9 : f32[])) axis=3{MIX}",
+            f"contract(softmax(where({MASK}, constant -1.0 : f32[], {SCORES})) axis=3{MIX}",
+            (
+                f"contract(softmax(where({MASK}, add({SCORES}, %a: f32[6]), constant -inf : f32[]))"
+                f" axis=3{MIX}"
+            ),
             (
                 "contract(softmax(contract(mul(%q: f32[2, 5, 3, 4], constant 0.5 : f32[]),"
                 " mul(transpose(%k: f32[2, 6, 3, 4]) perm=[0, 2, 1, 3], constant 0.5 : f32[]))"
@@ -406,7 +419,10 @@ RULES: tuple[NodeRule, ...] = (
         ),
         holds=(
             f"contract(softmax({SCORES}) axis=2{MIX}",
-            f"contract(softmax(where({MASK}, {SCORES}, constant -1.0 : f32[])) axis=3{MIX}",
+            (
+                f"contract(softmax(add(where({MASK}, {SCORES}, constant -1e9 : f32[]),"
+                f" %a: f32[6])) axis=3{MIX}"
+            ),
             f"contract(softmax(exp({SCORES})) axis=3{MIX}",
             f"%w = softmax({SCORES}) axis=3; %w; contract(%w{MIX}",
         ),

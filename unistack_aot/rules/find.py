@@ -77,15 +77,18 @@ def number_of(node: Node) -> float | None:
     if array is None or array.size == 0 or array.dtype.kind in "biu" or node.tensor.dtype.is_int:
         return None
     flat = np.asarray(array, np.float64).reshape(-1)
-    return float(flat[0]) if flat.size == 1 or (flat == flat[0]).all() else None
+    same = (flat == flat[0]) & (np.signbit(flat) == np.signbit(flat[0]))  # 0.0 is not -0.0
+    return float(flat[0]) if flat.size == 1 or same.all() else None
 
 
 def rounded(array: Array, dtype: DType) -> Node | No:
-    """A constant computed in f64, rounded once; No where that overflows."""
+    """A constant computed in f64, rounded once; No where that overflows, or leaves nothing."""
     with np.errstate(all="ignore"):
         value = np.asarray(array).astype(dtype.numpy)
     if not np.isfinite(np.asarray(value, np.float64)).all():
         return No(f"a folded value is not finite in {dtype.name}")
+    if ((np.asarray(value, np.float64) == 0) & (np.asarray(array) != 0)).any():
+        return No(f"a folded value vanishes in {dtype.name}, which infinity times it would not")
     return constant(value)
 
 

@@ -28,24 +28,33 @@ def _reduce(node: Node, monoid: str) -> Reduce | None:
 
 
 def _softmax(root: Node, x: Node, total: Node) -> Node | No:
-    """exp(x) / sum(exp(x)); softmax subtracts the maximum, which changes nothing but overflow."""
+    """exp(x) / sum(exp(x)), where x has its maximum subtracted: otherwise it may overflow."""
     fold = _reduce(total, "sum")
     if fold is None or len(fold.axes) != 1 or not fold.keepdims:
         return No("the divisor is no sum along one kept axis")
+    if not _below_maximum(x, fold.axes[0]):
+        return No(OVERFLOWS)
     return Node(Softmax(fold.axes[0]), (x,))
 
 
-def _constant_along(node: Node, axis: int, rank: int) -> bool:
-    """Whether a node does not vary along an axis when broadcast to `rank` axes."""
-    at = axis - (rank - node.tensor.rank)
-    return at < 0 or node.tensor.shape[at] == 1
+OVERFLOWS = "exp(x) may overflow to infinity, which softmax does not: no maximum is subtracted"
+
+
+def _below_maximum(x: Node, axis: int) -> bool:
+    """Whether x is some y - max(y) along an axis."""
+    if not isinstance(x.op, Sub):
+        return False
+    y, top = x.args
+    fold = _reduce(top, "max")
+    return fold is not None and top.args[0] is y and fold.axes == (axis,) and fold.keepdims
 
 
 def _shift_invariant(root: Node, inner: Node, x: Node, c: Node) -> Node | No:
+    """Softmax subtracts the maximum itself; another shift might round x away, or be infinite."""
     op = root.op
     assert isinstance(op, Softmax | LogSoftmax)
-    if x.type != root.type or not _constant_along(c, op.axis, root.tensor.rank):
-        return No("what is subtracted varies along the axis")
+    if not _below_maximum(inner, op.axis):
+        return No("what is subtracted is not the maximum along the axis")
     return Node(op, (x,))
 
 
@@ -59,6 +68,8 @@ def _log_softmax_parts(root: Node, x: Node, total: Node) -> Node | No:
     fold = _reduce(total, "sum")
     if fold is None or len(fold.axes) != 1 or not fold.keepdims:
         return No("it is no sum along one kept axis")
+    if not _below_maximum(x, fold.axes[0]):
+        return No(OVERFLOWS)
     return Node(LogSoftmax(fold.axes[0]), (x,))
 
 
@@ -132,6 +143,7 @@ def _inverse_root(root: Node, x: Node, y: Node) -> Node | No:
     return scale
 
 
+BELOW = '%d = sub(%x: f32[2, 3], reduce(%x) monoid="max" axes=[1])'
 MEAN = 'reduce(%x: f32[2, 4]) monoid="sum" axes=[1]'
 
 RULES: tuple[NodeRule | NodeJointRule, ...] = (
@@ -142,10 +154,12 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
         ),
         lambda root, x, e, total: _softmax(root, x, total),
         needs=("homomorphism", "distributive"),
-        fires=('%e = exp(%x: f32[2, 3]); div(%e, reduce(%e) monoid="sum" axes=[1])',),
+        fires=(f'{BELOW}; %e = exp(%d); div(%e, reduce(%e) monoid="sum" axes=[1])',),
         holds=(
-            '%e = exp(%x: f32[2, 3]); div(%e, reduce(%e) monoid="max" axes=[1])',
-            '%e = exp(%x: f32[2, 3]); div(%e, reduce(%e) monoid="sum" axes=[0, 1])',
+            '%e = exp(%x: f32[2, 3]); div(%e, reduce(%e) monoid="sum" axes=[1])',
+            f'{BELOW}; %e = exp(%d); div(%e, reduce(%e) monoid="sum" axes=[0])',
+            f'{BELOW}; %e = exp(%d); div(%e, reduce(%e) monoid="max" axes=[1])',
+            f'{BELOW}; %e = exp(%d); div(%e, reduce(%e) monoid="sum" axes=[0, 1])',
         ),
     ),
     NodeRule(
@@ -154,7 +168,10 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
         _shift_invariant,
         needs=("shift-invariant",),
         fires=('softmax(sub(%x: f32[2, 3], reduce(%x) monoid="max" axes=[1])) axis=1',),
-        holds=('softmax(sub(%x: f32[2, 3], reduce(%x) monoid="max" axes=[0])) axis=1',),
+        holds=(
+            'softmax(sub(%x: f32[2, 3], reduce(%x) monoid="max" axes=[0])) axis=1',
+            "softmax(sub(%x: f32[2, 3], %c: f32[2, 1])) axis=1",
+        ),
     ),
     NodeRule(
         "log-of-softmax",
@@ -174,8 +191,11 @@ RULES: tuple[NodeRule | NodeJointRule, ...] = (
         ),
         _log_softmax_parts,
         needs=("homomorphism", "distributive"),
-        fires=('sub(%x: f32[2, 3], log(reduce(exp(%x)) monoid="sum" axes=[1]))',),
-        holds=('sub(%x: f32[2, 3], log(reduce(exp(%x)) monoid="max" axes=[1]))',),
+        fires=(f'{BELOW}; sub(%d, log(reduce(exp(%d)) monoid="sum" axes=[1]))',),
+        holds=(
+            'sub(%x: f32[2, 3], log(reduce(exp(%x)) monoid="sum" axes=[1]))',
+            f'{BELOW}; sub(%d, log(reduce(exp(%d)) monoid="max" axes=[1]))',
+        ),
     ),
     NodeRule(
         "variance",

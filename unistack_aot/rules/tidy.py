@@ -28,6 +28,7 @@ from unistack_aot.rules.find import (
     multiply,
     number_of,
 )
+from unistack_aot.rules.signs import unsigned
 
 GROWTH = 64 * 1024  # bytes by which a folded result may exceed its operands: no table is unrolled
 HEAVY = 1024 * 1024  # bytes of operands above which only ops that touch each element once are run
@@ -128,7 +129,7 @@ def _unexpanded(root: Node) -> Node | No:
 
 
 def _power(root: Node, x: Node, c: Node) -> Node | No:
-    """Small whole powers as products; x ** 0.5 stays apart from sqrt at -0 and -inf only."""
+    """Small whole powers as products; x ** 0.5 is not sqrt(x) at -0 and -inf."""
     exponent = number_of(c) if c.tensor.dtype.is_float else _whole(c)
     if not x.tensor.dtype.is_float or x.type != root.type:
         return No("the base is no float of the result's shape")
@@ -141,7 +142,7 @@ def _power(root: Node, x: Node, c: Node) -> Node | No:
     if exponent == 4:
         return multiply(multiply(x, x), multiply(x, x))
     if exponent == 0.5:
-        return Node(Sqrt(), (x,))
+        return Node(Sqrt(), (x,)) if unsigned(x) else No("the base may be -0 or -inf")
     return No(f"the exponent is {exponent}")
 
 
@@ -228,8 +229,16 @@ RULES: tuple[NodeRule, ...] = (
         "small-powers",
         find(Pow, any_("x"), known("c"), name="root"),
         _power,
-        fires=("pow(%x: f32[5], constant 2.0 : f32[])", "pow(%x: f32[5], constant 3 : i64[])"),
+        fires=(
+            "pow(%x: f32[5], constant 2.0 : f32[])",
+            "pow(%x: f32[5], constant 3 : i64[])",
+            "pow(%x: f32[5], constant 4.0 : f32[])",
+            "pow(%x: f32[5], constant 1.0 : f32[])",
+            "pow(add(abs(%x: f32[5]), constant 1e-5 : f32[]), constant 0.5 : f32[])",
+            "pow(item(moments(%x: f32[2, 5]) axes=[1]) k=1, constant 0.5 : f32[])",
+        ),
         holds=(
+            "pow(%x: f32[5], constant 0.5 : f32[])",
             "pow(%x: f32[5], constant 2.5 : f32[])",
             "pow(%x: f32[5], constant 2.0 : f32[2, 5])",
         ),

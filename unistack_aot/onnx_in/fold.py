@@ -17,8 +17,7 @@ from unistack_aot.ops.known import symbolic_value
 from unistack_aot.ops.op import TensorOp
 
 GROWTH = 64 * 1024  # bytes by which a folded result may exceed its operands: no table is unrolled
-HEAVY = 1024 * 1024  # bytes of operands above which only cheap families are evaluated
-CHEAP = frozenset({"core", "pointwise", "reindex", "gather"})
+HEAVY = 1024 * 1024  # bytes of operands from which on rules decide, who know what else uses them
 
 
 @dataclass
@@ -118,7 +117,7 @@ def _worth(node: Node, operands: int) -> bool:
     known = [size for size in sizes if size is not None]
     if len(known) < len(sizes) or sum(known) > operands + GROWTH:
         return False
-    return node.op.family in CHEAP or operands <= HEAVY
+    return operands <= HEAVY
 
 
 def _types(node: Node) -> tuple[TensorType, ...]:

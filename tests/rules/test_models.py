@@ -144,13 +144,27 @@ def test_queries_keys_and_values_are_one_contraction() -> None:
     assert kinds(graph)[Contract] == 2 * 4 + 1
 
 
-def test_origins_survive() -> None:
-    model = imported("bert_small")
-    graph, _ = ruled("bert_small")
-    for node in graph.nodes():
-        if isinstance(node.op, Attention):
-            labels = " ".join(model.origins.of(node))
-            assert "Softmax" in labels and "MatMul" in labels
+@pytest.mark.parametrize("name", ["bert_small", "bert_small_dynamic"])
+def test_attention_comes_from_its_own_layer(name: str) -> None:
+    """And from nothing that only feeds it: the projections are other nodes."""
+    model, (graph, _) = imported(name), ruled(name)
+    found = [model.origins.of(n) for n in graph.nodes() if isinstance(n.op, Attention)]
+    assert len(found) == 2
+    for layer, labels in enumerate(found):
+        prefix = f"/encoder/layer.{layer}/attention/"
+        assert all(label.startswith(prefix) for label in labels), labels
+        short = {label.removeprefix(prefix) for label in labels}
+        assert {"MatMul", "Softmax", "MatMul_1"} < short
+        assert not short & {"query/MatMul", "key/MatMul", "value/MatMul", "query/Add"}
+
+
+def test_joined_projections_name_all_three() -> None:
+    model, (graph, _) = imported("bert_small"), ruled("bert_small")
+    labels = [model.origins.of(n) for n in graph.nodes() if isinstance(n.op, Contract)]
+    for layer in range(2):
+        parts = {f"/encoder/layer.{layer}/attention/{x}/MatMul" for x in ("query", "key", "value")}
+        (joined,) = [names for names in labels if parts <= set(names)]
+        assert len(joined) <= 3 * 4, joined
 
 
 def test_refusals_are_explained() -> None:

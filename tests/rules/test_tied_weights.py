@@ -41,11 +41,14 @@ def model(tied: bool, between: str | None) -> onnx.ModelProto:
 def weights(graph: Graph) -> list[tuple[int, ...]]:
     """Shapes of the large constants."""
     ops = (node.op for node in graph.nodes())
-    return [op.data.array.shape for op in ops if isinstance(op, Constant) and op.data.array.size > 9]
+    return [
+        op.data.array.shape for op in ops if isinstance(op, Constant) and op.data.array.size > 9
+    ]
 
 
 @pytest.mark.parametrize(
-    ("tied", "between", "count"), [(True, None, 1), (True, "Neg", 1), (False, None, 2), (False, "Neg", 2)]
+    ("tied", "between", "count"),
+    [(True, None, 1), (True, "Neg", 1), (False, None, 2), (False, "Neg", 2)],
 )
 def test_large_constants_are_held_once(tied: bool, between: str | None, count: int) -> None:
     imported = import_model(model(tied, between))

@@ -95,10 +95,14 @@ class Log:
 
 @dataclass(frozen=True)
 class Language(Generic[T]):
-    """What the driver must know of terms: how to build one, and whom to tell of a replacement."""
+    """What the driver must know of terms: how to build one, and whom to tell of changes.
+
+    `inherit(fresh, old)` hears of replacements by rules, `rebuilt` of terms over replaced arguments.
+    """
 
     build: Callable[[Any, tuple[T, ...]], T]
     inherit: Callable[[T, T], None]
+    rebuilt: Callable[[T, T], None]
 
 
 @dataclass
@@ -221,7 +225,7 @@ class _Pass(Generic[T]):
             self.done[term] = term
             return
         if args != term.args:
-            self.language.inherit(fresh, term)
+            self.language.rebuilt(fresh, term)
         self.uses[fresh] += max(1, self.uses[term])
         self.forward[term] = fresh
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from time import perf_counter
 
 from unistack_aot.aicf.graph import Graph, Origins
@@ -14,7 +15,7 @@ from unistack_aot.base.errors import BadInput
 from unistack_aot.ir.rewrite import Language, Log, rewrite
 from unistack_aot.rules import algebra, attention, matmul, online, reindex, shared, tidy
 from unistack_aot.rules.find import NodeJointRule, NodeRule
-from unistack_aot.rules.provenance import inherit
+from unistack_aot.rules.provenance import inherit, rebuilt
 
 AnyRule = NodeRule | NodeJointRule
 
@@ -122,8 +123,6 @@ def apply_phase(
     def build(op: Op, args: tuple[Node, ...]) -> Node:
         return Node(op, args)
 
-    def told(fresh: Node, old: Node) -> None:
-        if origins is not None:
-            inherit(origins, fresh, old)
-
-    return graph.with_results(rewrite(graph.results, rules, Language(build, told), log))
+    told = Origins() if origins is None else origins
+    language = Language(build, partial(inherit, told), partial(rebuilt, told))
+    return graph.with_results(rewrite(graph.results, rules, language, log))

@@ -3,52 +3,52 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
+from itertools import islice
 
 from unistack_aot.aicf.graph import Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Constant, Input
 
-REACH = 64  # nodes looked at on either side; rules replace small pieces
+REACH = 64  # nodes that one firing makes or consumes; rules replace small pieces
+SEEN = 1024  # nodes looked at below a root to tell what both sides share
 
 
 def inherit(origins: Origins, fresh: Node, old: Node) -> None:
-    """Nodes of `fresh` without an origin take the labels of the nodes of `old` that vanish."""
-    made = _made(origins, fresh)
-    if not made or fresh.op == old.op:
-        origins.merge(fresh, [old])
-        return
-    border = {arg for node in made for arg in node.args if not _leaf(arg)} - set(made)
-    gone = list(_walk(old, border)) if border else [old]
+    """What only `fresh` is made of takes the labels of what only `old` is made of.
+
+    Where nothing is made, what stays stands for `old` too.
+    """
+    kept, before = set(_below(fresh, (), SEEN)), set(_below(old, (), SEEN))
+    gone = list(_below(old, kept, REACH)) or [old]
     labels = list(dict.fromkeys(label for node in reversed(gone) for label in origins.of(node)))
+    if not labels:
+        return
+    made = list(_below(fresh, before, REACH))
     for node in made:
-        if labels:
-            origins.add(node, labels)
+        origins.add(node, labels)
+    if not made:
+        origins.merge(fresh, [old])
 
 
-def _made(origins: Origins, fresh: Node) -> list[Node]:
-    """The nodes at the top of `fresh` that have no origin yet."""
-    found: list[Node] = []
-    stack = [fresh]
-    while stack and len(found) < REACH:
-        node = stack.pop()
-        if node not in found and not _leaf(node) and not origins.of(node):
-            found.append(node)
-            stack.extend(node.args)
-    return found
+def rebuilt(origins: Origins, fresh: Node, old: Node) -> None:
+    """The same operation over operands that were replaced."""
+    origins.merge(fresh, [old])
 
 
-def _leaf(node: Node) -> bool:
-    return isinstance(node.op, Constant | Input)
+def _below(root: Node, stop: Container[Node], most: int) -> Iterator[Node]:
+    """Nodes from `root` downwards, nearest first, without leaves and what is in `stop`."""
+    return islice(_walk(root, stop), most)
 
 
-def _walk(root: Node, stop: set[Node]) -> Iterator[Node]:
-    """Nodes from `root` downwards, nearest first, not past `stop` and leaves."""
+def _walk(root: Node, stop: Container[Node]) -> Iterator[Node]:
+    if root in stop or isinstance(root.op, Constant | Input):
+        return
     seen, queue = {root}, deque([root])
-    while queue and len(seen) <= REACH:
+    while queue:
         node = queue.popleft()
         yield node
         for arg in node.args:
-            if arg not in seen and arg not in stop and not _leaf(arg):
+            if arg not in seen and arg not in stop and not isinstance(arg.op, Constant | Input):
                 seen.add(arg)
                 queue.append(arg)

@@ -130,7 +130,8 @@ def page(records: Mapping[str, Record]) -> str:
 
 
 TEXT = (
-    "Every model of the catalogue (`scripts/models.py list`) is compiled, and every one of its cases is",
+    "Every model of the catalogue (`scripts/models.py list`) is listed. Those that have a verdict were",
+    "compiled and judged; the others say so. Every one of a model's cases is",
     "judged against onnxruntime, or a float64 evaluation where that is in doubt. Errors are in",
     "ulp-scaled units: the worst one, of what the derived tolerance allows ([check](cli.md)).",
     "Small models and published files are judged on the CPU and, as CUDA kernels of sm_90, on the",
@@ -168,7 +169,8 @@ def _cells(item: Entry, record: Record | None) -> tuple[str, ...]:
         memory = size(cpu.found.arena)
         if cpu.found.arena_bound < cpu.found.arena:
             memory += f" ({size(cpu.found.arena_bound)})"
-        numbers = (str(cpu.found.kernels), f"{cpu.found.seconds:.1f}", memory)
+        seconds = f"{cpu.found.seconds:.1f}" if cpu.found.seconds else ""  # not measured
+        numbers = (str(cpu.found.kernels), seconds, memory)
     return (
         item.name,
         item.about,

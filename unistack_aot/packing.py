@@ -6,9 +6,11 @@ Not here: the order of passes (pipeline.py), the file itself (artifact/).
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import perf_counter
+from typing import TypeVar
 
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.op import Input
@@ -21,9 +23,11 @@ from unistack_aot.base.options import DimRange, Options
 from unistack_aot.base.symbolic import text
 from unistack_aot.onnx_in import Imported
 from unistack_aot.runtime.layout import certify
+from unistack_aot.schedule.candidates import Choice
 from unistack_aot.schedule.decision import Record
-from unistack_aot.targets.target import Constants
+from unistack_aot.targets.target import Constants, Request, Scheduled, Target
 
+T = TypeVar("T")
 VERSION = "0.1.0"
 
 
@@ -61,7 +65,8 @@ class GoldenSet:
 class VariantReport:
     """What was built for one target, and how long it took in seconds.
 
-    `predicted` is the time of a run at the sizes `at`, on the machine that map `map` describes.
+    `predicted` is the time of a run at the sizes `at`, on the machine that map `map` describes;
+    `tuned` says what was measured to choose better.
     """
 
     target: str
@@ -71,17 +76,72 @@ class VariantReport:
     predicted: float
     at: Mapping[str, int]
     map: str
+    tuned: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """One variant ready to be packed: manifest entry, machine code, constants."""
+    """One variant ready to be packed: manifest entry, machine code, constants.
+
+    `choices` could be made better by measuring; `launches` are, by key, the numbers of those that a
+    choice shapes.
+    """
 
     variant: manifest.Variant
     code: bytes
     constants: Constants
     report: VariantReport
     decisions: Sequence[Record] = ()
+    choices: tuple[Choice, ...] = ()
+    launches: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A variant in a package of its own, to be measured; `graph` says what its inputs mean."""
+
+    package: Path
+    choices: tuple[Choice, ...]
+    launches: Mapping[str, tuple[int, ...]]
+    graph: Graph | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A request with the best known ways of its kernels, and what was done to find them."""
+
+    request: Request
+    remark: str
+
+
+Builder = Callable[[Request, Path], Trial]
+Tuner = Callable[[Target, Request, Builder], Tuned]
+
+
+def shaped(scheduled: Scheduled) -> dict[str, tuple[int, ...]]:
+    """By key of each choice: the numbers of the launches that it shapes."""
+    writers: dict[str, list[int]] = {}
+    for number, launch in enumerate(scheduled.program.launches()):
+        for name in launch.writes():
+            writers.setdefault(name, []).append(number)
+    return {
+        choice.key: tuple(dict.fromkeys(n for name in choice.writes for n in writers.get(name, ())))
+        for choice in scheduled.choices
+    }
+
+
+class Clock:
+    """Wall time of named steps, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def time(self, name: str, work: Callable[[], T]) -> T:
+        """Run `work` and note how long it took."""
+        start = perf_counter()
+        result = work()
+        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
+        return result
 
 
 def about(imported: Imported) -> About:

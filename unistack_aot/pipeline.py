@@ -7,11 +7,13 @@ Compilation may begin at any stage (`Imported`, `Ruled`, `Lowered`, `Planned`): 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from unistack_aot.aicf.graph import Graph, Origins
@@ -20,8 +22,9 @@ from unistack_aot.artifact.writer import Written
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.options import DimRequest, Options, dim_ranges
 from unistack_aot.base.symbolic import Ranges
-from unistack_aot.hw.machine import Machine
-from unistack_aot.hw.roofline import Prediction
+from unistack_aot.hw import propmap
+from unistack_aot.hw.catalogue import by_arch
+from unistack_aot.hw.propmap import PropertyMap
 from unistack_aot.lower import lower_graph
 from unistack_aot.mcir.program import Kind, Program
 from unistack_aot.mcir.stages.lowered import LOWERED
@@ -32,17 +35,21 @@ from unistack_aot.onnx_in.read import Model
 from unistack_aot.packing import (
     About,
     Built,
+    Clock,
     GoldenSet,
+    Trial,
+    Tuner,
     VariantReport,
     about,
     certificates,
     manifest_dims,
     pack,
+    shaped,
     signature,
 )
 from unistack_aot.rules import RuleReport, apply_rules
 from unistack_aot.rules.fates import fates
-from unistack_aot.schedule.cost import predict_program, prediction_records
+from unistack_aot.schedule.cost import predict_usual, prediction_records
 from unistack_aot.schedule.decision import records
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import (
@@ -56,7 +63,6 @@ from unistack_aot.targets.target import (
 )
 from unistack_aot.targets.toolchain import stop_tools
 
-MOST_DOUBLINGS = 12
 MORE_BUILDS = 12
 """How often a variant is scheduled again because the tool chain could not build a choice well."""
 T = TypeVar("T")
@@ -125,11 +131,15 @@ Stage = Imported | Ruled | Lowered | Planned
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Who looks on: `progress` counts tool runs, `watch` sees stages, `golden` records runs."""
+    """Who looks on: `progress` counts tool runs, `watch` sees stages, `golden` records runs.
+
+    `tuner` measures before a variant is built for good.
+    """
 
     progress: Progress = lambda name, done, total: None
     watch: Watch = unwatched
     golden: GoldenMaker | None = None
+    tuner: Tuner | None = None
 
 
 def compile_model(
@@ -141,11 +151,13 @@ def compile_model(
     hooks: Hooks = Hooks(),
     override: Path | None = None,
     convolution: str = "fast",
+    maps: Sequence[PropertyMap] = (),
 ) -> Report:
     """Compile a model into one package file.
 
-    `targets` as in "cpu:x86-64-v3"; `dims` bounds symbolic dimensions: {"batch": (1, 8)}. Raises
-    UnistackError subclasses for every user's mistake; nothing is written then.
+    `targets` as in "cpu:x86-64-v3"; `dims` bounds symbolic dimensions: {"batch": (1, 8)}; `maps`
+    describe the machines of their architectures instead of the built-in ones. Raises UnistackError
+    subclasses for every user's mistake; nothing is written then.
     """
     options = Options(
         targets=tuple(targets),
@@ -153,8 +165,10 @@ def compile_model(
         precision=precision,  # type: ignore[arg-type]
         convolution=convolution,  # type: ignore[arg-type]
         override=override,
+        maps=tuple(propmap.text(each) for each in maps),
     )
     requests = requested(options)
+    by_arch(maps, [level for _, _, level in requests])
     clock = Clock()
     imported = clock.time("import", lambda: import_model(model, declared(options)))
     return compile_imported(imported, output, options, requests, hooks, clock)
@@ -215,9 +229,21 @@ def _lowered(ruled: Ruled, hooks: Hooks, clock: Clock) -> Lowered:
     return Lowered(hooks.watch("about", known), program, constants, rules)
 
 
-def _request(name: str, level: str, options: Options, ranges: Ranges) -> Request:
+def _request(
+    name: str,
+    level: str,
+    options: Options,
+    ranges: Ranges,
+    maps: Mapping[str, PropertyMap] = MappingProxyType({}),
+) -> Request:
     return Request(
-        name, level, options.precision, ranges, options.convolution, verify=options.verify
+        name,
+        level,
+        options.precision,
+        ranges,
+        options.convolution,
+        verify=options.verify,
+        map=maps.get(level),
     )
 
 
@@ -233,13 +259,38 @@ def _compile_lowered(
     known = lowered.known
     ranges = dict(known.ranges.items())
     clock.time("verify", lambda: verify_program(lowered.program, LOWERED, ranges))
+    maps = by_arch(
+        [propmap.parse(json.loads(text), "--map") for text in options.maps],
+        [level for _, _, level in requests],
+    )
     work = [
-        Work(target, _request(name, level, options, ranges), lowered, hooks)
+        Work(target, _request(name, level, options, ranges, maps), lowered, hooks)
         for target, name, level in requests
     ]
     sizes = manifest_dims(known.ranges, options)
+    if hooks.tuner is not None:
+        work = [_tuned(each, hooks.tuner, sizes, options, imported) for each in work]
     built = clock.time("targets", lambda: _built_together(work, sizes))
     return _packed(known, built, lowered.rules, output, options, hooks, clock, imported)
+
+
+def _tuned(
+    work: Work,
+    tuner: Tuner,
+    sizes: Sequence[manifest.Dim],
+    options: Options,
+    imported: Imported | None,
+) -> Work:
+    """The work with the ways of kernels that measurements chose."""
+
+    def build(request: Request, path: Path) -> Trial:
+        (made,) = _built_together([replace(work, request=request, hooks=Hooks())], sizes)
+        pack(path, work.lowered.known, [made], GoldenSet(), options)
+        graph = None if imported is None else imported.graph
+        return Trial(path, made.choices, made.launches, graph)
+
+    found = tuner(work.target, work.request, build)
+    return replace(work, request=found.request, tuned=found.remark)
 
 
 def _compile_planned(
@@ -292,20 +343,6 @@ def _packed(
     )
 
 
-class Clock:
-    """Wall time of named steps, in seconds."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-
-    def time(self, name: str, work: Callable[[], T]) -> T:
-        """Run `work` and note how long it took."""
-        start = perf_counter()
-        result = work()
-        self.seconds[name] = self.seconds.get(name, 0.0) + perf_counter() - start
-        return result
-
-
 def requested(options: Options) -> list[tuple[Target, str, str]]:
     """Target, full name and level of each variant; errors name what is unknown or missing."""
     found: list[tuple[Target, str, str]] = []
@@ -325,13 +362,17 @@ def declared(options: Options) -> dict[str, int | tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """One variant to make: for which target, from what; `planned` if all is decided already."""
+    """One variant to make: for which target, from what; `planned` if all is decided already.
+
+    `tuned` says what was measured for it.
+    """
 
     target: Target
     request: Request
     lowered: Lowered
     hooks: Hooks
     planned: Planned | None = None
+    tuned: str = ""
 
     def source(self) -> tuple[Scheduled, Source]:
         """Schedule and print."""
@@ -419,8 +460,10 @@ def _variant(
         weights=("weights.safetensors",),
     )
     variant = replace(variant, certificates=certificates(variant, sizes))
-    launches, machine = len(variant.launches), target.machine(request.level)
-    at, times = _predicted(scheduled.program, machine, sizes)
+    launches, machine = len(variant.launches), request.on(target.machine(request.level))
+    typical = {size.name: size.typical for size in sizes}
+    highest = {size.name: size.high for size in sizes}
+    at, times = predict_usual(scheduled.program, machine, typical, highest)
     report = VariantReport(
         request.name,
         len(source.kernels),
@@ -429,23 +472,12 @@ def _variant(
         sum(time.seconds for time in times),
         at,
         machine.id,
+        building.work.tuned,
     )
     decided = records(scheduled.decisions, scheduled.program)
     predicted = prediction_records(scheduled.program, times, machine)
-    return Built(variant, code, kept, report, (*decided, *predicted))
-
-
-def _predicted(
-    program: Program, machine: Machine, sizes: Sequence[manifest.Dim]
-) -> tuple[dict[str, int], tuple[Prediction, ...]]:
-    """Predicted times at the typical sizes, doubled while an extent that divides others is 0 at them."""
-    at = {size.name: max(1, size.typical) for size in sizes}
-    for _ in range(MOST_DOUBLINGS):
-        try:
-            return at, predict_program(program, machine, at)
-        except ZeroDivisionError:
-            at = {size.name: min(2 * at[size.name], size.high) for size in sizes}
-    return at, predict_program(program, machine, at)
+    noted = (*decided, *predicted)
+    return Built(variant, code, kept, report, noted, scheduled.choices, shaped(scheduled))
 
 
 def signature_keys(graph: Graph, program: Program) -> dict[str, str]:

@@ -21,7 +21,8 @@ from unistack_aot.onnx_in.importer import Imported, Report
 from unistack_aot.ops.core import item
 from unistack_aot.ops.op import Sample, TensorOp
 from unistack_aot.ops.samples import as_sample, parse_type, sample_arrays
-from unistack_aot.pipeline import Clock, Hooks, compile_imported, requested
+from unistack_aot.packing import Clock
+from unistack_aot.pipeline import Hooks, compile_imported, requested
 from unistack_aot.runtime.processor import this_processor
 from unistack_aot.runtime.session import load
 

@@ -15,6 +15,7 @@ from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.mcir.winograd import FORMS, Form, recovered, transformed
 from unistack_aot.pipeline import compile_model
 from unistack_aot.runtime.session import load
+from unistack_aot.schedule.candidates import named
 from unistack_aot.schedule.panel_blocks import Extents, choose_blocks
 
 Array = np.ndarray[Any, Any]
@@ -105,7 +106,7 @@ def test_transformed_weights_come_back(form: Form) -> None:
 )
 def test_blocks_stay_in_their_caches(extents: Extents, by_rows: bool) -> None:
     machine = machine_for_arch("x86-64-v3")
-    blocks, decision = choose_blocks(extents, machine, "layer")
+    blocks = choose_blocks(extents, machine)
     depth = blocks.depth_block or extents.depth
     assert depth * 16 * 4 <= machine.capacity("l1").value * 0.6
     assert blocks.row_block * depth // extents.taps * 4 <= machine.capacity("l2").value // 2
@@ -115,7 +116,7 @@ def test_blocks_stay_in_their_caches(extents: Extents, by_rows: bool) -> None:
     )
     assert extents.batch * tasks <= 2 * max(machine.parallel_units, extents.batch)
     assert (blocks.task_panels == extents.panels) is by_rows
-    assert str(depth) in decision.chosen
+    assert f" {depth} deep" in named(blocks, extents)
 
 
 @pytest.mark.parametrize(

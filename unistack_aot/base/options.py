@@ -58,6 +58,8 @@ class Options:
     """The precision that contractions may be computed in."""
     convolution: Convolution = "fast"
     """direct: sums have the terms of the definition; fast: also bilinear forms within the tolerance."""
+    maps: tuple[str, ...] = ()
+    """Texts of property maps that stand for the built-in ones of their architectures."""
     threads: int = 0
     """Threads to tune the host's kernels for; 0: the machine's own number."""
     verify: int = field(default_factory=lambda: VERIFY, metadata=_LOOKS)

@@ -22,7 +22,8 @@ from unistack_aot.check.oracles import bound, wide_values
 from unistack_aot.check.tolerance import Bound, Rounding, bounds
 from unistack_aot.check.verdict import Culprit
 from unistack_aot.onnx_in import Imported
-from unistack_aot.pipeline import Clock, Hooks, compile_imported, requested
+from unistack_aot.packing import Clock
+from unistack_aot.pipeline import Hooks, compile_imported, requested
 from unistack_aot.runtime.session import load
 
 TAPS = 8

@@ -5,21 +5,29 @@ Not here: the passes (pipeline.py).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from unistack_aot import pipeline
+from unistack_aot.aicf.graph import Graph
+from unistack_aot.base.environment import environment
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.options import DimRequest, Options
+from unistack_aot.check.feeds import drawn
 from unistack_aot.check.golden import golden_set
+from unistack_aot.check.oracles import Feeds
 from unistack_aot.check.tolerance import Rounding
+from unistack_aot.hw.propmap import PropertyMap
 from unistack_aot.onnx_in import Imported, import_model
 from unistack_aot.onnx_in.dims import Declared
 from unistack_aot.onnx_in.read import Model
-from unistack_aot.packing import GoldenSet
-from unistack_aot.pipeline import Clock, Hooks, Report, Stage, declared
+from unistack_aot.packing import Clock, GoldenSet
+from unistack_aot.pipeline import Hooks, Report, Stage, declared
+from unistack_aot.runtime.session import Session
+from unistack_aot.tune.database import Database
+from unistack_aot.tune.search import FEW, Search
 
 
 def compile_model(
@@ -32,14 +40,17 @@ def compile_model(
     override: Path | None = None,
     hooks: Hooks | None = None,
     convolution: str = "fast",
+    maps: Sequence[PropertyMap] = (),
+    tuning: Tuning | None = None,
 ) -> Report:
     """Compile a model into one package file, which can test itself unless `golden` is off.
 
     `targets` as in "cpu", "cpu:x86-64-v3", "cuda:sm_90"; `dims` fixes or bounds symbolic
     dimensions: {"batch": 8}, {"batch": (1, 8)} or lowest, typical, highest; `override` is the
     folder of texts that `hooks.watch` puts in place of stages; with `convolution` "direct" every
-    convolution is the sum of its definition. Raises UnistackError subclasses for
-    every user's mistake; nothing is written then.
+    convolution is the sum of its definition. `maps` describe the machines to build
+    for; `tuning` says how long to measure kernels here, and where results are kept. Raises
+    UnistackError subclasses for every user's mistake; nothing is written then.
     """
     writable(Path(output))
     model = Path(model) if isinstance(model, str) else model
@@ -47,9 +58,32 @@ def compile_model(
     if golden:
         made = partial(_recorded, model, Rounding(precision), {})
         watching = replace(watching, golden=made)
+    if tuning is not None:
+        watching = replace(watching, tuner=tuner(tuning, model))
     return pipeline.compile_model(
-        model, output, targets, dims, precision, watching, override, convolution
+        model, output, targets, dims, precision, watching, override, convolution, maps
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Tuning:
+    """Seconds to measure in for each variant that runs here (0: take what is known); where results are kept."""
+
+    seconds: float
+    folder: Path | None = None
+    say: Callable[[str], None] = field(default=lambda _: None)
+
+
+def tuner(tuning: Tuning, model: Model, few: int = FEW) -> Search:
+    """The search that a compilation of `model` may use: `few` ways of a kernel are measured at most."""
+    settings = environment()
+    folder = tuning.folder or settings.cache / "tuning"
+
+    def feeds(session: Session, graph: Graph | None) -> Feeds:
+        dims = {dim.name: dim.typical for dim in session.package.manifest.dims}
+        return drawn(session.inputs, dims, graph or import_model(model).graph, seed=0)
+
+    return Search(tuning.seconds, Database(folder), feeds, settings.threads, few, tuning.say)
 
 
 def compile_from(

@@ -11,7 +11,7 @@ from unistack_aot.artifact.reader import open_package
 from unistack_aot.base.errors import BadInput, UnistackError
 from unistack_aot.base.options import DimRange, Options, parse_dim
 from unistack_aot.check import Verdict, check, compile_model
-from unistack_aot.check.compile import compile_from
+from unistack_aot.check.compile import Tuning, compile_from
 from unistack_aot.check.verdict import shown, table
 from unistack_aot.cli.dump import Dump
 from unistack_aot.cli.face import Face, duration, plural, size
@@ -19,6 +19,7 @@ from unistack_aot.cli.memory import memory_line
 from unistack_aot.cli.progress import progress
 from unistack_aot.cli.restart import stage_of
 from unistack_aot.cli.targets import default_targets
+from unistack_aot.hw.catalogue import find_map
 from unistack_aot.packing import VariantReport
 from unistack_aot.pipeline import Hooks, Planned, Report, Ruled, Stage
 from unistack_aot.runtime.devices import gpu_present
@@ -50,6 +51,23 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--convolution",
         metavar="FORM",
         help="fast (default), or direct: the sum of the definition, with the smallest errors",
+    )
+    parser.add_argument(
+        "--map",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="property map of the machine to build for (`unistack-aot probe` makes one), or the id "
+        "of a built-in one; repeat for several architectures",
+    )
+    parser.add_argument(
+        "--tune",
+        type=float,
+        metavar="SECONDS",
+        help="measure ways of each kernel here for so long per variant; 0 takes what is known",
+    )
+    parser.add_argument(
+        "--tuning", type=Path, metavar="DIR", help="folder of measured times (default: in UA_CACHE)"
     )
     parser.add_argument("--no-check", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument("--no-golden", action="store_true", help="record no run for the self-test")
@@ -93,6 +111,8 @@ def run(options: argparse.Namespace, face: Face) -> int:
                 options.override,
                 hooks,
                 asked.convolution,
+                [find_map(name) for name in options.map],
+                _tuning(options, face),
             )
     watch.finish()
     _present(report, face)
@@ -141,6 +161,8 @@ def _asked(options: argparse.Namespace) -> tuple[Stage | None, Options]:
             override=options.override,
         )
         return None, asked
+    if options.map or options.tune is not None:
+        raise BadInput("--from with --map or --tune", hint="begin with the model")
     if options.override is not None:
         raise BadInput("--from and --override together", hint="put the stage into the folder")
     if options.dim:
@@ -150,6 +172,16 @@ def _asked(options: argparse.Namespace) -> tuple[Stage | None, Options]:
     precision = options.precision or dumped.precision
     changed = replace(dumped, targets=targets, precision=precision, start=options.start)
     return stage, replace(changed, convolution=options.convolution or dumped.convolution)
+
+
+def _tuning(options: argparse.Namespace, face: Face) -> Tuning | None:
+    if options.tune is None:
+        if options.tuning is not None:
+            raise BadInput("--tuning alone does nothing", hint="add --tune SECONDS, or --tune 0")
+        return None
+    if not 0 <= options.tune < 1e6:
+        raise BadInput(f"--tune {options.tune:g} is no number of seconds", hint="give 0 or more")
+    return Tuning(options.tune, options.tuning, lambda line: face.say(f"  tuning           {line}"))
 
 
 def dims_of(written: list[str]) -> dict[str, DimRange]:
@@ -190,6 +222,9 @@ def _present(report: Report, face: Face) -> None:
         ],
         right="lrlll",
     )
+    for variant in report.variants:
+        if variant.tuned:
+            face.say(f"  tuned            {variant.target}: {variant.tuned}")
     for remark in report.remarks:
         face.say(f"  note             {remark}")
     face.fact(
@@ -208,6 +243,7 @@ def _present(report: Report, face: Face) -> None:
                 "predicted_seconds": v.predicted,
                 "predicted_at": dict(v.at),
                 "map": v.map,
+                "tuned": v.tuned,
             }
             for v in report.variants
         ],

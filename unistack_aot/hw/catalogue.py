@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -19,6 +19,7 @@ from types import MappingProxyType
 from typing import cast
 
 from unistack_aot.hw import propmap
+from unistack_aot.hw.consistency import contradictions
 from unistack_aot.hw.propmap import BadPropertyMap, PropertyMap
 
 _MAPS = "unistack_aot.hw.maps"
@@ -90,6 +91,31 @@ def map_for_device(device: str, arch: str) -> MapChoice:
             return MapChoice(known, True, f"built-in map of {known.device}")
     general = map_for_arch(arch)
     return MapChoice(general.map, False, f"'{device}' has no map of its own; {general.because}")
+
+
+def by_arch(maps: Sequence[PropertyMap], levels: Collection[str]) -> dict[str, PropertyMap]:
+    """Maps that stand for the built-in ones of their architectures, which are among `levels`.
+
+    BadPropertyMap for one that contradicts itself, lacks what is needed, or has nothing to describe.
+    """
+    found: dict[str, PropertyMap] = {}
+    for each in maps:
+        if against := contradictions(each):
+            raise BadPropertyMap(against[0], at=each.device, hint="correct it, or probe again")
+        if each.arch in found:
+            raise BadPropertyMap(
+                f"two property maps describe {each.arch}",
+                at=f"{found[each.arch].id}, {each.id}",
+                hint="give one for each architecture",
+            )
+        if each.arch not in levels:
+            raise BadPropertyMap(
+                f"the property map '{each.id}' describes {each.arch}",
+                at=f"targets of {', '.join(levels)}",
+                hint=f"build for {each.arch}, or leave the map out",
+            )
+        found[each.arch] = each
+    return found
 
 
 def find_map(name: str) -> PropertyMap:

@@ -7,15 +7,13 @@ bytes a launch moves at least (mcir/counts.py).
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from math import ceil, log2, prod
 
 from unistack_aot.base.dtypes import DType, bool_
 from unistack_aot.base.symbolic import Dim, evaluate, substitute, symbol, symbols
 from unistack_aot.hw.machine import Machine
-from unistack_aot.hw.property import Property
 from unistack_aot.ir.functions import FUNCTIONS
 from unistack_aot.ir.scalar import Call, Cast, Index, Load, Name, Scalar, children, postorder
 from unistack_aot.mcir.accesses import accesses
@@ -37,45 +35,22 @@ from unistack_aot.mcir.nodes import (
     When,
 )
 from unistack_aot.mcir.transform import scalars, substitute_vars
+from unistack_aot.mcir.winograd import FORMS, TAPS, Form
+from unistack_aot.schedule.core_terms import Point, Work, conditional, issued
 from unistack_aot.schedule.panels import PANEL, register_tile
 
 FOLD_LANES = 16  # partial states of a vector fold
+WINOGRAD_TILES = 32  # transformed together (kWinogradTiles of ua/winograd_transform.h)
+# Instructions per point of a tile and vector of channels, loads and stores included, as counted in F(4x4, 3x3) there.
+INPUT_TRANSFORM, OUTPUT_TRANSFORM = 204 / 36, 214 / 36
+SCORE_PASSES = 7  # a score is stored, changed, searched for the maximum, exponentiated, summed
 SAMPLES = 64  # values of a loop variable tried for an extent that depends on it
 # Instructions a core looks ahead, in which independent folds overlap: assumed for a current core, not probed.
 WINDOW = 256
+# Instructions per cycle of code that is not in vectors: assumed for a current core, not probed.
+SINGLE = 3
 # Cycles until instructions flow again after a mispredicted branch: assumed for a current core, not probed.
 REFILL = 18
-
-
-@dataclass
-class Work:
-    """Seconds of one core by term, all tasks together; the number of tasks.
-
-    `again` holds the bytes of a buffer that are read after the first time.
-    `entries` are the map entries that each term was computed from.
-    """
-
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    again: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    tasks: int = 1
-    entries: dict[str, tuple[Property, ...]] = field(
-        default_factory=dict[str, tuple[Property, ...]]
-    )
-
-    @property
-    def total(self) -> float:
-        """Seconds of all terms: phases of one core follow each other."""
-        return sum(self.seconds.values())
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """One iteration of straight code: instructions by lane width, bytes through L1, elements gathered one by one."""
-
-    instructions: float
-    bytes: float
-    gathered: float
-    chain: float = 0.0
 
 
 def bound_kernel(kernel: Kernel, dims: Mapping[str, int]) -> Kernel:
@@ -114,6 +89,7 @@ class Core:
         self.l1_latency = machine.latency("l1").value
         clock = machine.map.need("clock")
         self.refill = REFILL / clock.value
+        self.single = self.issue / (SINGLE * clock.value)
         chain = machine.map.get("fma.latency")
         self.latency = chain.value if chain else 4 / clock.value
         element = machine.map.get("gather.element") or machine.latency("l1")
@@ -250,11 +226,11 @@ class Core:
             if wide and stride == 1:
                 moved += size
             else:
-                moved += 0 if wide else self.lane_bytes
+                instructions += 0 if wide else 1
                 gathered += 1 if wide else 0
         instructions += self.operations(body, var, wide)
         if not wide:
-            instructions += 2  # counter and branch
+            instructions = (instructions + 2) * self.single  # with counter and branch
         return Point(instructions, moved, gathered)
 
     def operations(self, body: Iterable[Stmt], var: str | None, wide: bool) -> float:
@@ -269,7 +245,7 @@ class Core:
                 if not self.moves(node, var, moving):
                     continue
                 if isinstance(node, Call):
-                    total += FUNCTIONS[node.fn].cost * self.width(node.dtype, wide)
+                    total += issued(node.fn) * self.width(node.dtype, wide)
                 elif isinstance(node, Cast):
                     total += self.width(node.dtype, wide)
         return total
@@ -328,14 +304,12 @@ class Core:
         """One point of a fold: its values and the merge."""
         point = self.point((replace(fold, axes=(), body=()),), var, wide)
         merge = self.merge_cost(fold)
-        width = 4 / self.lane_bytes if wide else 1.0
+        width = 4 / self.lane_bytes if wide else self.single
         return replace(point, instructions=point.instructions + merge * width)
 
     def merge_cost(self, fold: Fold) -> float:
         """Operations of one merge of the monoid."""
-        return sum(
-            FUNCTIONS[n.fn].cost for n in postorder(*self.merge(fold)) if isinstance(n, Call)
-        )
+        return sum(issued(n.fn) for n in postorder(*self.merge(fold)) if isinstance(n, Call))
 
     def chain_of(self, fold: Fold) -> float:
         """Dependent operations from a state to the same state one merge later."""
@@ -370,9 +344,10 @@ class Core:
                 self.inside(axis.var, axis.extent)
             steps = prod(self.size(axis.extent) for axis in stmt.axes)
             point = self.fold_point(stmt, loop.var, True)
-            # States stay in registers where the compiler can unroll; else each merge stores and reloads them.
+            # States stay in registers where the compiler can unroll; else they are stored and forwarded,
+            # and folds do not overlap.
             fixed = all(isinstance(axis.extent, int) for axis in stmt.axes)
-            wait = self.chain_of(stmt) + (0.0 if fixed else 2 * self.l1_latency / self.latency)
+            wait = self.chain_of(stmt)
             self.spend(replace(point, chain=wait / filled), filled * steps, times, overlaps=fixed)
 
     # --- tiles --------------------------------------------------------------------------------------
@@ -384,13 +359,12 @@ class Core:
         rows, cols = self.size(stmt.rows.extent), self.size(stmt.cols.extent)
         depth = prod(self.size(axis.extent) for axis in stmt.depth)
         panels = ceil(cols / PANEL)
-        row_block, _, depth_block = stmt.blocks
-        chunks = max(1, ceil(rows / max(1, row_block)))
-        parts = ceil(depth / depth_block) if depth_block else 1
-        self.tiles(rows / chunks, panels, depth / parts, times * chunks * parts, self.shared(stmt))
-        if parts > 1:  # partial sums wait in the second cache
-            self.work.seconds["l2"] += times * (parts - 1) * 2 * rows * cols * 4 / self.l2
-        self.work.again[stmt.b.buffer] += times * (chunks - 1) * panels * PANEL * depth * 4
+        form = FORMS.get(stmt.via)
+        if form is not None:
+            tiles = rows / form.tile**2
+            self.winograd(stmt, form, tiles, panels, depth / TAPS**2, times)
+        else:
+            self.direct(stmt, rows, panels, depth, times)
         lane = f"{drain.cols.var}_lane"
         self.ranges[lane] = (0, PANEL - 1)
         first = self.greatest(
@@ -398,6 +372,39 @@ class Core:
         )
         body = substitute_vars(drain.body, {drain.cols.var: first + symbol(lane)})
         self.points(body, lane, panels * PANEL, True, times * rows)
+
+    def direct(self, stmt: Contract, rows: float, panels: int, depth: float, times: float) -> None:
+        """The sum as it is written, in blocks."""
+        row_block, _, depth_block = stmt.blocks
+        chunks = max(1, ceil(rows / max(1, row_block)))
+        parts = ceil(depth / depth_block) if depth_block else 1
+        self.tiles(rows / chunks, panels, depth / parts, times * chunks * parts, self.shared(stmt))
+        if parts > 1:  # partial sums wait in the second cache
+            self.work.seconds["l2"] += times * (parts - 1) * 2 * rows * panels * PANEL * 4 / self.l2
+        self.work.again[stmt.b.buffer] += times * (chunks - 1) * panels * PANEL * depth * 4
+
+    def winograd(
+        self,
+        stmt: Contract,
+        form: Form,
+        tiles: float,
+        panels: int,
+        depth: float,
+        times: float,
+    ) -> None:
+        """Products at every point of some tiles each, between the transforms of both sides."""
+        blocks = max(1, ceil(tiles / WINOGRAD_TILES))
+        positions = form.points**2
+        self.tiles(tiles / blocks, panels, depth, times * blocks * positions)
+        vectors = tiles * times * 4 / self.lane_bytes
+        inputs, outputs = (form.points**2 * each for each in (INPUT_TRANSFORM, OUTPUT_TRANSFORM))
+        transforms = vectors * (depth * inputs + panels * PANEL * outputs)
+        self.work.seconds["instructions"] += transforms / self.issue
+        # Transformed inputs and products are written and read once each, beyond the first cache.
+        moved = times * tiles * positions * (depth + panels * PANEL) * 4
+        self.work.seconds["l2"] += 2 * moved / self.l2
+        weights = positions * panels * PANEL * depth * 4
+        self.work.again[stmt.b.buffer] += times * (blocks - 1) * weights
 
     def shared(self, stmt: Contract) -> float:
         """The distinct elements of the left operand in a tile, as a share of rows x depth: windows overlap."""
@@ -456,22 +463,13 @@ class Core:
         self.inside(stmt.keys.var, stmt.keys.extent)
         self.ranges[stmt.rows.var] = (0, None)
         padded = ceil(keys / PANEL) * PANEL
+        # Packed keys and values, and the passes over the scores, do not fit the first cache together.
         packed = times * padded * (deep + values)
-        self.work.seconds["l1"] += packed * 2 * 4 / self.l1
+        passes = times * rows * padded * SCORE_PASSES
+        self.work.seconds["l2"] += (packed * 2 + passes) * 4 / self.l2
         self.tiles(rows, padded / PANEL, deep, times)
         self.tiles(rows, ceil(values / PANEL), keys, times)
         score = (Let(stmt.dot, stmt.score),)
         self.points(score, stmt.keys.var, keys, True, times * rows)
-        exponential = (FUNCTIONS["exp"].cost + 6) * 4 / self.lane_bytes
+        exponential = (issued("exp") + 6) * 4 / self.lane_bytes
         self.spend(Point(exponential, 5 * 4, 0.0), keys, times * rows)
-
-
-def conditional(body: Iterable[Stmt]) -> bool:
-    """Whether a load happens only where a condition holds: compilers then leave vectors, as the load might fault."""
-    choices = (
-        node
-        for stmt in body
-        for node in postorder(*scalars(stmt))
-        if isinstance(node, Call) and node.fn == "where"
-    )
-    return any(isinstance(v, Load) for node in choices for v in postorder(*node.args[1:]))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import ceil
 from typing import TypeVar
 
@@ -18,15 +18,15 @@ from unistack_aot.hw import roofline
 from unistack_aot.hw.machine import Machine
 from unistack_aot.hw.occupancy import Occupancy
 from unistack_aot.hw.roofline import Prediction, Term
-from unistack_aot.mcir.nodes import Contract, Kernel, Stmt
+from unistack_aot.mcir.nodes import Kernel
 from unistack_aot.mcir.program import Kind, Program
 from unistack_aot.mcir.text import kernel_names
-from unistack_aot.mcir.transform import rewrite, walk
 from unistack_aot.schedule.core_work import bound_kernel, core_work, moved_bytes
 from unistack_aot.schedule.decision import Decision, Record
 from unistack_aot.schedule.group_counts import group_counts
 
 CACHES = ("l1", "l2", "l3")
+MOST_DOUBLINGS = 12
 SHOWN = 4  # terms in words
 T = TypeVar("T")
 
@@ -186,6 +186,19 @@ def predict_program(
     return tuple(result)
 
 
+def predict_usual(
+    program: Program, machine: Machine, typical: Mapping[str, int], highest: Mapping[str, int]
+) -> tuple[dict[str, int], tuple[Prediction, ...]]:
+    """Sizes and predictions at the typical sizes, doubled while an extent that divides others is 0 at them."""
+    at = {name: max(1, size) for name, size in typical.items()}
+    for _ in range(MOST_DOUBLINGS):
+        try:
+            return at, predict_program(program, machine, at)
+        except ZeroDivisionError:
+            at = {name: min(2 * size, highest[name]) for name, size in at.items()}
+    return at, predict_program(program, machine, at)
+
+
 def _by_param(kernel: Kernel) -> dict[str, float]:
     found: dict[str, float] = defaultdict(float)
     for (name, _), amount in moved_bytes(kernel).items():
@@ -228,39 +241,6 @@ def rank(
     best, name, chosen = scored[0]
     tried = tuple(f"{other} {microseconds(p.seconds)}" for p, other, _ in scored[1:])
     return chosen, Decision(kind, subject, name, explained(best, machine), tried)
-
-
-def beside_other_blocks(
-    decision: Decision, kernel: Kernel, machine: Machine, dims: Mapping[str, int]
-) -> Decision:
-    """The record of a contraction's blocks, with its predicted time and that of other row and depth blocks.
-
-    Blocks are chosen by rules measured with the tile itself; the record shows what the model says of them.
-    """
-    bound = bound_kernel(kernel, dims)
-    contract = next((s for s in walk(bound.body) if isinstance(s, Contract)), None)
-    if contract is None:
-        return decision
-    rows, cols, depth = contract.blocks
-    others = {
-        "half the rows": (max(1, rows // 2), cols, depth),
-        "twice the rows": (2 * rows, cols, depth),
-    }
-    if depth:
-        others |= {"twice the depth": (rows, cols, 2 * depth), "all the depth": (rows, cols, 0)}
-    tried = [
-        f"{name} {microseconds(_predict(_with_blocks(bound, blocks), machine, {}, None).seconds)}"
-        for name, blocks in others.items()
-    ]
-    because = f"{decision.because}; {explained(_predict(bound, machine, {}, None), machine)}"
-    return replace(decision, because=because, tried=(*decision.tried, *tried))
-
-
-def _with_blocks(kernel: Kernel, blocks: tuple[int, int, int]) -> Kernel:
-    def change(stmt: Stmt) -> Stmt | None:
-        return replace(stmt, blocks=blocks) if isinstance(stmt, Contract) else None
-
-    return kernel.with_body(rewrite(kernel.body, change))
 
 
 def prediction_records(

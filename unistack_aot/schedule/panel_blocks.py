@@ -13,7 +13,6 @@ from unistack_aot.base.symbolic import Dim, Ranges, bounds, linear_split, simpli
 from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.schedule.contraction import Site, product
-from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.panels import PANEL, Blocks, Depth, RegisterTile, register_tile
 
 F32 = 4
@@ -69,7 +68,7 @@ def extents_of(site: Site, depth: Depth, ranges: Ranges) -> Extents:
     return Extents(rows, cols, deep, batch, depth.run, taps, max(1, step))
 
 
-def choose_blocks(e: Extents, machine: Machine, subject: str) -> tuple[Blocks, Decision]:
+def choose_blocks(e: Extents, machine: Machine) -> Blocks:
     """Enough tasks to share, a block of the packed operand in L1, one of the left operand in L2."""
     near, mid = (int(machine.capacity(level).value) for level in ("l1", "l2"))
     tile = register_tile(machine)
@@ -80,25 +79,34 @@ def choose_blocks(e: Extents, machine: Machine, subject: str) -> tuple[Blocks, D
     by_rows, tasks = _tasks(e, machine.parallel_units, tile)
     task_rows = ceil(e.rows / tasks) if by_rows else 0
     task_panels = e.panels if by_rows else ceil(e.panels / tasks)
-    blocks = Blocks(task_rows, task_panels, row_block, panel_group, depth_block)
-    chosen = (
-        f"{tasks} tasks of {'rows' if by_rows else 'panels'}, {row_block} rows x {panel_group} panels "
-        f"x {depth_block or e.depth} deep, tiles of {tile.rows} x {tile.panels * PANEL}"
+    return Blocks(task_rows, task_panels, row_block, panel_group, depth_block)
+
+
+def described(e: Extents, machine: Machine) -> str:
+    """What the usual blocks follow from, for records."""
+    near, mid = (int(machine.capacity(level).value) for level in ("l1", "l2"))
+    tile = register_tile(machine)
+    return (
+        f"{e.rows} rows, {e.cols} columns, depth {e.depth}; tiles of {tile.rows} x "
+        f"{tile.panels * PANEL}, L1 {near} B, L2 {mid} B"
     )
-    because = f"{e.rows} rows, {e.cols} columns, depth {e.depth}; L1 {near} B, L2 {mid} B"
-    return blocks, Decision("blocks", subject, chosen, f"{because} ({machine.id})")
 
 
 def _depth_block(e: Extents, near: int) -> int:
     """Depth steps whose panel fills half of L1, a quarter if rows are scattered; 0: all of them."""
-    unit = e.run if e.scattered else 1
-    channels = PANEL * e.taps
-    if e.windowed and channels % e.run == 0 and e.depth % channels == 0:
-        unit = channels
+    unit = depth_unit(e)
     share = 4 if e.scattered and not e.windowed else 2
     most = max(1, (near // share // (PANEL * F32) + unit // 4) // unit)
     count = ceil(e.depth / (most * unit))
     return 0 if count <= 1 else ceil(e.depth / unit / count) * unit
+
+
+def depth_unit(e: Extents) -> int:
+    """What a block of the depth is a multiple of: whole channel blocks of a window, whole runs."""
+    channels = PANEL * e.taps
+    if e.windowed and channels % e.run == 0 and e.depth % channels == 0:
+        return channels
+    return e.run if e.scattered else 1
 
 
 def _row_block(e: Extents, depth: int, mid: int, tile: RegisterTile) -> int:

@@ -34,7 +34,6 @@ from unistack_aot.mcir.nodes import (
 from unistack_aot.mcir.transform import substitute_vars
 from unistack_aot.mcir.winograd import F2, F4, TAPS, Array, Form, transformed
 from unistack_aot.schedule.contraction import Site, product
-from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.panels import PANEL, Depth, decode, part, split_depth
 
 LEAST_TILES = 12  # tiles per task: fewer rows make the products wait for the transformed weights
@@ -120,8 +119,8 @@ def transform_constant(packed: Array, form: Form) -> Array:
 
 def tiled_winograd(
     kernel: Kernel, site: Site, depth: Depth, form: Form, packed: str, machine: Machine
-) -> tuple[Kernel, str]:
-    """The convolution as tasks of output tiles or of panels, in words too; pixels are numbered tile by tile.
+) -> Kernel:
+    """The convolution as tasks of output tiles or of panels; pixels are numbered tile by tile.
 
     before:
         for o in 64, y in 56, x in 56 {
@@ -165,20 +164,18 @@ def tiled_winograd(
     params = [p for p in kernel.params if p.name != site.b.load.buffer]
     ins = [p for p in params if p.access is Access.IN]
     outs = [p for p in params if p.access is not Access.IN]
-    made = replace(kernel, params=(*ins, fresh, *outs), body=(*body, *site.rest))
-    return made, f"{form.name}, {tiles} tiles x {beside} panels per task"
+    return replace(kernel, params=(*ins, fresh, *outs), body=(*body, *site.rest))
 
 
-def decided(site: Site, form: Form, chosen: str, subject: str) -> Decision:
-    """The record of a choice: what it saves, and how far its rounding may go."""
+def winograd_saves(site: Site, form: Form) -> str:
+    """What a form saves, and how far its rounding may go, in words."""
     image, terms = image_of(site), product(site.depth)
     assert image is not None and isinstance(terms, int)
     share = (form.tile * TAPS / form.points) ** 2
-    because = (
-        f"{image.height}x{image.width} pixels: {share:.3g} times fewer products; errors up to "
+    return (
+        f"{form.name} on {image.height}x{image.width} pixels has {share:.3g} times fewer products; errors up to "
         f"{WORST[form]} eps of the terms' magnitudes, {ALLOWED * sqrt(terms):.0f} are allowed"
     )
-    return Decision("algorithm", subject, chosen, because, ("direct sum",))
 
 
 def _pixels(kernel: Kernel, site: Site, env: Mapping[str, Dim]) -> View:

@@ -12,7 +12,9 @@ from unistack_aot.artifact import manifest
 from unistack_aot.base.errors import ToolFailed
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.hw.machine import Machine
+from unistack_aot.hw.propmap import PropertyMap
 from unistack_aot.mcir.program import Program
+from unistack_aot.schedule.candidates import Choice, Pick, Picks
 from unistack_aot.schedule.decision import Decision
 
 Constants = Mapping[str, NDArray[Any]]
@@ -40,9 +42,10 @@ class BuiltBadly(ToolFailed):
 class Request:
     """One variant to build: the target as written ("cpu:x86-64-v3"), precision and dimension ranges.
 
-    `convolution` is "direct" where every sum must have the terms of its definition; `avoid` is what
-    earlier builds of the same variant found out; `verify` the verification level, which changes nothing
-    that is made.
+    `convolution` is "direct" where every sum must have the terms of its definition; `map` describes the machine to
+    build for (None: the built-in map of the level); `whole`: rank every way of a kernel, not only those beside the
+    usual one. `avoid` is what earlier builds of the same variant found out, `picks` what measurements of its kernels
+    did; `verify` is the verification level, which changes nothing that is made.
     """
 
     name: str
@@ -52,15 +55,26 @@ class Request:
     convolution: str = "fast"
     avoid: tuple[Avoided, ...] = ()
     verify: int = 1
+    picks: Picks = field(default_factory=dict[str, Pick])
+    map: PropertyMap | None = None
+    whole: bool = False
+
+    def on(self, usual: Machine) -> Machine:
+        """The machine to build for: that of the map, or the usual one."""
+        return usual if self.map is None else Machine(self.map)
 
 
 @dataclass(frozen=True, slots=True)
 class Scheduled:
-    """A program whose every kernel is decided, its constants (packed ones included) by key, and what was decided."""
+    """A program whose every kernel is decided, its constants (packed ones included) by key, and what was decided.
+
+    `choices` are the decisions that measurements could make better.
+    """
 
     program: Program
     constants: Constants
     decisions: tuple[Decision, ...] = ()
+    choices: tuple[Choice, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +115,7 @@ class Target(Protocol):
         ...
 
     def machine(self, level: str) -> Machine:
-        """The property map's answers for one level or generation."""
+        """The built-in property map's answers for one level or generation."""
         ...
 
     def levels(self, requested: str | None) -> tuple[str, ...]:
@@ -116,6 +130,10 @@ class Target(Protocol):
         self, program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]
     ) -> Source:
         """Print a scheduled program."""
+        ...
+
+    def toolchain(self, level: str) -> str:
+        """The tool chain in words: a change of them means that machine code may differ."""
         ...
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:

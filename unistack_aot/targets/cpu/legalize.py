@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from unistack_aot.base.dtypes import f32
 from unistack_aot.base.symbolic import Dim, Ranges, linear_split, simplify, symbols
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.hw.machine import Machine
+from unistack_aot.hw.roofline import Prediction
 from unistack_aot.ir.scalar import Call, Load, Scalar, transform
 from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.layout import PLAIN, Layout
@@ -21,15 +23,30 @@ from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Pr
 from unistack_aot.mcir.transform import map_scalars, rename_buffers
 from unistack_aot.mcir.winograd import Form
 from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
+from unistack_aot.schedule.candidates import (
+    Choice,
+    Pick,
+    Picks,
+    block_ways,
+    choose,
+    content_key,
+    neighbours,
+)
 from unistack_aot.schedule.clipping import conjuncts, room_of
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
-from unistack_aot.schedule.cost import beside_other_blocks
+from unistack_aot.schedule.cost import predict_kernel
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.layouts import halo_of, is_window
 from unistack_aot.schedule.narrow_floats import widened
-from unistack_aot.schedule.panel_blocks import choose_blocks, extents_of, usual_size
+from unistack_aot.schedule.panel_blocks import (
+    choose_blocks,
+    described,
+    extents_of,
+    usual_size,
+)
 from unistack_aot.schedule.panels import (
+    Blocks,
     Depth,
     depth_of,
     pack_constant,
@@ -38,14 +55,17 @@ from unistack_aot.schedule.panels import (
     tiled,
 )
 from unistack_aot.schedule.winograd import (
-    decided,
     tiled_winograd,
     transform_constant,
     winograd_form,
+    winograd_saves,
 )
+from unistack_aot.targets.target import Request, Scheduled
 
 Array = NDArray[Any]
-QUERY_ROWS = 64  # rows of scores that share one pass over the keys
+Way = TypeVar("Way")
+# rows of scores that share one pass over the keys; the usual number first
+QUERY_ROWS = (64, 32, 128)
 KEY_TILE = 256  # kKeyTile of ua/attention.h
 
 
@@ -60,6 +80,10 @@ class Legalizer:
     fast: bool
     known: dict[Kernel, Kernel] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
+    choices: dict[str, Choice] = field(default_factory=dict)
+    picks: Picks = field(default_factory=dict[str, Pick])
+    whole: bool = False
+    predicted: dict[tuple[str, str], Prediction] = field(default_factory=dict)
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
         """Every step of a block; packing launches precede their users."""
@@ -85,11 +109,7 @@ class Legalizer:
         packing: list[Launch] = []
         heads = find_attention(kernel)
         if isinstance(heads, AttentionSite) and attention_fits(kernel, heads, self.ranges):
-            kernel = attended(kernel, heads, QUERY_ROWS, KEY_TILE, "attention.f32")
-            chosen = f"{QUERY_ROWS} queries and {KEY_TILE} keys at a time"
-            because = "softmax(q k) v is a stream over keys; scores stay near"
-            subject = ", ".join(launch.writes())
-            self.decisions.append(Decision("attention", subject, chosen, because))
+            kernel = self.attention(launch, kernel, heads)
         elif isinstance(site, Site) and not site.cols:
             kernel = self.depthwise(kernel, site)
         elif isinstance(site, Site):
@@ -123,24 +143,75 @@ class Legalizer:
             return No("the contiguous run has no constant length")
         if isinstance(size := product(site.cols), int) and size < 4:
             return No("too few columns for a panel")
-        subject = ", ".join(launch.origins[:2]) or launch.label
         packed = self.packed(site, depth, a.layout, b)
-        form = winograd_form(site, depth, a.layout.block)
-        if packed is not None and self.fast and isinstance(form, Form):
-            packed = self.transformed(packed, form)
-            kernel, chosen = tiled_winograd(kernel, site, depth, form, packed, self.machine)
-            self.decisions.append(decided(site, form, chosen, subject))
-            return [], kernel
         packing: list[Launch] = []
         if packed is None:
             packed = self.run_time_packing(site, depth, a.layout, b, launch, packing)
         extents = extents_of(site, depth, self.ranges)
-        blocks, decision = choose_blocks(extents, self.machine, subject)
-        done = tiled(kernel, site, depth, a.layout, packed, blocks, self.ranges)
+        direct = block_ways(extents, choose_blocks(extents, self.machine), self.machine)
+        near = [*neighbours(direct), next(iter(direct))]
+        ways: dict[str, Blocks | Form] = {**direct}
+        words = described(extents, self.machine)
+        form = winograd_form(site, depth, a.layout.block)
+        if not packing and self.fast and isinstance(form, Form):
+            ways = {form.name: form, **ways}
+            words = f"{words}; {winograd_saves(site, form)}"
+
+        def made(blocks: Blocks | Form, operand: str) -> Kernel:
+            if isinstance(blocks, Form):
+                return tiled_winograd(kernel, site, depth, blocks, operand, self.machine)
+            return tiled(kernel, site, depth, a.layout, operand, blocks, self.ranges)
+
+        subject = ", ".join(launch.origins[:2]) or launch.label
+        kind = "blocks" if len(ways) == len(direct) else "algorithm"
+        blocks = self.chosen(
+            kind, subject, launch, ways, lambda way: made(way, "packed"), near, words
+        )
+        return packing, made(
+            blocks, self.transformed(packed, blocks) if isinstance(blocks, Form) else packed
+        )
+
+    def attention(self, launch: Launch, kernel: Kernel, site: AttentionSite) -> Kernel:
+        """The attention as blocks of queries that share one pass over the keys."""
+
+        def made(rows: int) -> Kernel:
+            return attended(kernel, site, rows, KEY_TILE, "attention.f32")
+
+        ways = {f"{n} queries and {KEY_TILE} keys at a time": n for n in QUERY_ROWS}
+        words = "softmax(q k) v is a stream over keys; scores stay near"
+        subject = ", ".join(launch.writes())
+        return made(self.chosen("attention", subject, launch, ways, made, tuple(ways), words))
+
+    def chosen(
+        self,
+        kind: str,
+        subject: str,
+        launch: Launch,
+        ways: dict[str, Way],
+        made: Callable[[Way], Kernel],
+        near: Collection[str],
+        because: str,
+    ) -> Way:
+        """The way to take among those of a launch; what was decided and could be measured is noted."""
+        kinds = (self.buffers[name].kind.name for name in launch.args)
+        key = content_key(launch.kernel, *kinds, str(sorted(self.ranges.items())))
         tops = {name: top for name, (_, top) in self.ranges.items()}
         sizes = {n: usual_size(t if isinstance(t, int) else None) for n, t in tops.items()}
-        self.decisions.append(beside_other_blocks(decision, done, self.machine, sizes))
-        return packing, done
+
+        def cost(name: str) -> Prediction:
+            if (key, name) not in self.predicted:
+                self.predicted[key, name] = predict_kernel(made(ways[name]), self.machine, sizes)
+            return self.predicted[key, name]
+
+        near = tuple(ways) if self.whole else near
+        writes, machine, picks = launch.writes(), self.machine, self.picks
+        way, decision, choice = choose(
+            kind, subject, writes, key, ways, cost, machine, picks, near, because
+        )
+        known = self.choices.get(key, replace(choice, writes=()))
+        self.choices[key] = replace(choice, writes=(*known.writes, *choice.writes))
+        self.decisions.append(decision)
+        return way
 
     def depthwise(self, kernel: Kernel, site: Site) -> Kernel:
         """Weights of a depthwise convolution in the activations' channel blocks, so that lanes read neighbours."""
@@ -296,17 +367,18 @@ def unguarded(kernel: Kernel, factor: Factor) -> tuple[Stmt, ...]:
 
 
 def legalize(
-    program: Program,
-    constants: dict[str, Array],
-    ranges: Ranges,
-    machine: Machine,
-    fast: bool = True,
-) -> tuple[Program, dict[str, Array], tuple[Decision, ...]]:
-    """The whole program for the host, its constants including packed ones, and what was decided.
-
-    `fast` allows convolutions whose products are not those of the definition.
-    """
-    work = Legalizer(ranges, machine, program.by_name(), dict(constants), fast)
+    program: Program, constants: dict[str, Array], request: Request, machine: Machine
+) -> Scheduled:
+    """The whole program for the host, its constants including packed ones, and what was decided."""
+    work = Legalizer(
+        request.ranges,
+        machine,
+        program.by_name(),
+        constants,
+        request.convolution == "fast",
+        picks=request.picks,
+        whole=request.whole,
+    )
     steps = work.steps(program.steps)
     fresh = Program(program.name, tuple(work.buffers.values()), steps)
-    return fresh, work.constants, tuple(work.decisions)
+    return Scheduled(fresh, work.constants, tuple(work.decisions), tuple(work.choices.values()))

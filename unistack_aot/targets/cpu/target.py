@@ -16,11 +16,19 @@ from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.layouts import choose_layouts
 from unistack_aot.schedule.lifetimes import export
 from unistack_aot.schedule.prepare import finish, prepare
-from unistack_aot.targets.cpu.build import LEVELS, compiler, link_job, object_job, shipped
+from unistack_aot.targets.cpu.build import (
+    FLAGS,
+    INCLUDE,
+    LEVELS,
+    compiler,
+    link_job,
+    object_job,
+    shipped,
+)
 from unistack_aot.targets.cpu.legalize import legalize
 from unistack_aot.targets.cpu.source import entry, kernel_text, unit
 from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
-from unistack_aot.targets.toolchain import run_job, run_jobs
+from unistack_aot.targets.toolchain import folder_digest, run_job, run_jobs
 
 KERNELS_PER_UNIT = 12
 BLOCK = 16  # channels per block, on every level: one panel of the tile instruction
@@ -46,19 +54,20 @@ def machine(level: str) -> Machine:
     return machine_for_arch(level)
 
 
+def toolchain(level: str) -> str:
+    """Compiler, flags and device headers."""
+    isa = LEVELS[level]
+    return " ".join((compiler(isa).version, *FLAGS, *isa.march, folder_digest(INCLUDE)))
+
+
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
     """Decide every kernel for this level."""
     program, fused = prepare(program, constants, request.ranges, request.verify)
     program, laid = choose_layouts(program, BLOCK, request.ranges)
-    program, packed, realised = legalize(
-        program,
-        dict(constants),
-        request.ranges,
-        machine(request.level),
-        request.convolution == "fast",
-    )
-    program, reused = finish(program, request.ranges, request.verify)
-    return Scheduled(program, packed, (*fused, *laid, *realised, *reused))
+    legal = legalize(program, dict(constants), request, request.on(machine(request.level)))
+    program, reused = finish(legal.program, request.ranges, request.verify)
+    decided = (*fused, *laid, *legal.decisions, *reused)
+    return Scheduled(program, legal.constants, decided, legal.choices)
 
 
 def emit(program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]) -> Source:

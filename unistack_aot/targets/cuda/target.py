@@ -13,6 +13,7 @@ from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.lifetimes import export
 from unistack_aot.schedule.prepare import finish, prepare
 from unistack_aot.targets.cuda.build import (
+    FLAGS,
     GENERATIONS,
     INCLUDE,
     build_cubin,
@@ -25,6 +26,7 @@ from unistack_aot.targets.cuda.sass import listings
 from unistack_aot.targets.cuda.source import kernel_text, unit
 from unistack_aot.targets.cuda.spills import loop_way, refuse_spills
 from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
+from unistack_aot.targets.toolchain import folder_digest
 
 CHECKED = "-checked"
 
@@ -54,15 +56,19 @@ class DeviceTarget:
         """The built-in property map of a generation."""
         return machine_for_arch(_generation(level))
 
+    def toolchain(self, level: str) -> str:
+        """Compiler, flags and device headers."""
+        version = nvcc().version if self.name == "cuda" else self.name
+        return " ".join((version, *FLAGS, level, folder_digest(INCLUDE)))
+
     def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
         """Decide every kernel for this generation."""
         program, fused = prepare(program, constants, request.ranges, request.verify)
-        machine = self.machine(request.level)
         program, kept, realised = legalize(
             program,
             dict(constants),
             request.ranges,
-            machine,
+            request.on(self.machine(request.level)),
             request.precision,
             request.avoid,
         )

@@ -1,0 +1,204 @@
+"""The ways in which one kernel may be realised, ranked by predicted time, and who chose among them.
+
+A choice is the usual way (rules measured with the tile instruction) unless another was measured to
+be faster, or is predicted to be by more than the model's own error on a machine whose map was
+measured: a generic map assumes a number of cores, and shares of work rest on it. Not here: how long a way takes
+(cost.py), how it is measured (tune/).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from math import ceil
+from typing import TypeVar
+
+from unistack_aot.hw.machine import Machine
+from unistack_aot.hw.roofline import Prediction
+from unistack_aot.mcir.nodes import Kernel
+from unistack_aot.mcir.text import print_kernel
+from unistack_aot.schedule.cost import explained, microseconds, rank
+from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.panel_blocks import F32, FEW_PANELS, MOST_ROWS, Extents, depth_unit
+from unistack_aot.schedule.panels import PANEL, Blocks
+
+MARGIN = 0.15  # the model's median error on kernels it was not fitted to (docs/cost_model.md)
+SHOWN = 6  # losers in a record
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pick:
+    """A way that measurements chose, with the seconds of every measured way; or one `on_trial`."""
+
+    way: str
+    measured: Mapping[str, float] = field(default_factory=dict[str, float])
+    on_trial: bool = False
+
+
+Picks = Mapping[str, Pick]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One kernel's ways by predicted time, the usual one and the chosen one.
+
+    `key` names the kernel by its content; its launches write `writes`.
+    """
+
+    key: str
+    subject: str
+    writes: tuple[str, ...]
+    ways: tuple[tuple[str, float], ...]
+    usual: str
+    chosen: str
+
+
+def content_key(kernel: Kernel, *words: str) -> str:
+    """A name for a kernel before any choice: SHA-256 of its text and what else its ways depend on."""
+    return sha256("\0".join((print_kernel(kernel), *words)).encode()).hexdigest()
+
+
+def choose(
+    kind: str,
+    subject: str,
+    writes: tuple[str, ...],
+    key: str,
+    ways: Mapping[str, T],
+    cost: Callable[[str], Prediction],
+    machine: Machine,
+    picks: Picks,
+    near: Collection[str],
+    because: str = "",
+) -> tuple[T, Decision, Choice]:
+    """The way to take (`ways` begins with the usual one), the record of it, and what could be measured.
+
+    Ranked are the usual way, those named by `near`, and what was measured.
+    """
+    pick = picks.get(key)
+    usual, measured = next(iter(ways)), pick.measured if pick is not None else {}
+    ranked = [name for name in ways if name == usual or name in near or name in measured]
+    chosen = pick.way if pick is not None and pick.way in ways else ""
+    times = {name: cost(name) for name in dict.fromkeys((*ranked, *filter(None, [chosen])))}
+    best, _ = rank(kind, subject, ((name, name) for name in times), times.__getitem__, machine)
+    gain = 1.0 - times[best].seconds / times[usual].seconds
+    measured_map = machine.map.need("units.count").mark == "probe"
+    chosen = chosen or (best if measured_map and gain > MARGIN else usual)
+    reason = _reason(chosen, usual, best, gain, pick, machine)
+    words = "; ".join(filter(None, (because, reason, explained(times[chosen], machine))))
+    tried = tuple(_beside(name, times, chosen, pick) for name in _ranked(times) if name != chosen)
+    decision = Decision(kind, subject, chosen, words, tried[:SHOWN])
+    predicted = tuple((name, times[name].seconds) for name in _ranked(times))
+    return ways[chosen], decision, Choice(key, subject, writes, predicted, usual, chosen)
+
+
+def _ranked(times: Mapping[str, Prediction]) -> list[str]:
+    return sorted(times, key=lambda name: times[name].seconds)
+
+
+def _reason(
+    chosen: str, usual: str, best: str, gain: float, pick: Pick | None, machine: Machine
+) -> str:
+    """Why this way: measured, predicted, or usual although another is predicted to be faster."""
+    if pick is not None and pick.way == chosen:
+        if pick.on_trial:
+            return "on trial"
+        seconds = pick.measured.get(chosen)
+        shown = "" if seconds is None else f", {microseconds(seconds)}"
+        return f"measured: the fastest of {len(pick.measured)}{shown}"
+    if chosen != usual:
+        return f"{gain:.0%} less than {usual}"
+    if gain > MARGIN:
+        return (
+            f"{best}: -{gain:.0%} predicted, but the machine is assumed; --map gives a measured one"
+        )
+    if best != usual and gain >= 0.005:
+        return f"{best}: -{gain:.0%} predicted, within the model's error of {MARGIN:.0%}"
+    return ""
+
+
+def _beside(name: str, times: Mapping[str, Prediction], chosen: str, pick: Pick | None) -> str:
+    """A loser: how much slower it is predicted to be, and the term that grows most."""
+    mine, best = times[name], times[chosen]
+    share = mine.seconds / best.seconds - 1.0
+    own = {term.name: term.seconds for term in best.terms}
+    grown = max(mine.terms, key=lambda term: term.seconds - own.get(term.name, 0.0))
+    more = grown.seconds - own.get(grown.name, 0.0)
+    reason = f" ({grown.name} +{microseconds(more)})" if more > 0 and share > 0 else ""
+    seconds = pick.measured.get(name) if pick is not None else None
+    measured = "" if seconds is None else f", measured {microseconds(seconds)}"
+    return f"{name} {share:+.0%}{reason}{measured}"
+
+
+# --- blocks of a contraction ------------------------------------------------------------------------
+
+
+def block_ways(e: Extents, usual: Blocks, machine: Machine) -> dict[str, Blocks]:
+    """The usual blocks first, then every combination of neighbouring sizes and shares of the work."""
+    rows = sorted({max(1, min(e.rows, MOST_ROWS, r)) for r in _around(usual.row_block)})
+    depths = {usual.depth_block, 0, *_depths(e, usual.depth_block or e.depth)}
+    groups = {usual.panel_group, min(FEW_PANELS, e.panels), e.panels}
+    found = [usual]
+    for task_rows, task_panels in _shares(e, usual, machine.parallel_units):
+        for row in rows:
+            for depth in sorted(depths):
+                for group in sorted({min(g, task_panels) for g in groups}):
+                    found.append(Blocks(task_rows, task_panels, row, group, depth))
+    return {named(blocks, e): blocks for blocks in dict.fromkeys(found) if _sound(blocks, e)}
+
+
+def neighbours(ways: Mapping[str, Blocks]) -> list[str]:
+    """The ways that differ from the first one in one thing: the share of tasks, rows, panels or depth."""
+    usual = next(iter(ways.values()))
+    mine = (
+        (usual.task_rows, usual.task_panels),
+        usual.row_block,
+        usual.panel_group,
+        usual.depth_block,
+    )
+    found: list[str] = []
+    for name, b in ways.items():
+        its = ((b.task_rows, b.task_panels), b.row_block, b.panel_group, b.depth_block)
+        if sum(x != y for x, y in zip(its, mine, strict=True)) == 1:
+            found.append(name)
+    return found
+
+
+def named(blocks: Blocks, e: Extents) -> str:
+    """Blocks in words: "2 tasks of rows, 192 rows x 8 panels x 256 deep"."""
+    tasks = (
+        ceil(e.rows / blocks.task_rows) if blocks.task_rows else ceil(e.panels / blocks.task_panels)
+    )
+    share = "rows" if blocks.task_rows else "panels"
+    depth = blocks.depth_block or e.depth
+    return f"{tasks} tasks of {share}, {blocks.row_block} rows x {blocks.panel_group} panels x {depth} deep"
+
+
+def _around(size: int) -> Iterable[int]:
+    return (size // 2, size, 2 * size)
+
+
+def _depths(e: Extents, usual: int) -> set[int]:
+    """Half and twice the usual depth in whole units; 0 stands for all of it."""
+    unit = depth_unit(e)
+    sizes = {max(unit, size // unit * unit) for size in _around(usual)}
+    return {0 if size >= e.depth else size for size in sizes}
+
+
+def _shares(e: Extents, usual: Blocks, units: int) -> list[tuple[int, int]]:
+    """How tasks may divide the work: as usual, twice as fine, or along the other axis."""
+    wanted = max(1, ceil(units / max(1, e.batch)))
+    found = [(usual.task_rows, usual.task_panels)]
+    for tasks in (wanted, 2 * wanted):
+        if e.rows >= 2 * tasks:
+            found.append((ceil(e.rows / tasks), e.panels))
+        if e.panels >= 2 * tasks:
+            found.append((0, ceil(e.panels / tasks)))
+    return list(dict.fromkeys(found))
+
+
+def _sound(blocks: Blocks, e: Extents) -> bool:
+    """Partial sums of a cut depth must not outgrow the scratch memory they are meant to stay in."""
+    partial = blocks.row_block * blocks.panel_group * PANEL * F32
+    return blocks.depth_block == 0 or partial <= (1 << 22)

@@ -37,7 +37,7 @@ class About:
 
     `operators` are the model's nodes and their operators, `unused` the nodes that no output needs,
     `gone` the reasons why a node may have no kernel (rules/fates.py), `remarks` what had to be
-    assumed of the model.
+    assumed of the model, `demands` what each run must satisfy.
     """
 
     name: str
@@ -50,6 +50,7 @@ class About:
     unused: tuple[str, ...] = ()
     gone: Mapping[str, str] = field(default_factory=dict[str, str])
     remarks: tuple[str, ...] = ()
+    demands: tuple[manifest.Demand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +163,7 @@ def about(imported: Imported) -> About:
         imported.report.unused,
         imported.report.gone,
         (*imported.report.assumed, *imported.report.refused),
+        tuple(manifest.Demand(text(d.value), d.sentence) for d in imported.report.demands),
     )
 
 
@@ -219,6 +221,7 @@ def pack(
         outputs=known.outputs,
         variants=tuple(b.variant for b in built),
         dims=manifest_dims(known.ranges, options),
+        demands=known.demands,
         golden=golden.entries,
         options=(f"precision={options.precision}", f"convolution={options.convolution}"),
     )

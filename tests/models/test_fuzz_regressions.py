@@ -47,6 +47,14 @@ MODELS = {
             d = Slice (x, first, last, axes)
             y = Conv <pads = [1, 0, 1, 0]> (d, w)
         }""",
+    "rows named by data of a flattened map": """
+        g (float[2,3] x, int64[4] at) => (float[4] y)
+        <int64[1] flat = {-1}>
+        {
+            twice = Add (x, x)
+            row = Reshape (twice, flat)
+            y = Gather (row, at)
+        }""",
     "the norm of zeros": """
         g (float[2,3] x) => (float[2,3] y)
         <float zero = {0}>

@@ -31,6 +31,14 @@ class Dim:
 
 
 @dataclass(frozen=True, slots=True)
+class Demand:
+    """What the dimensions of a run must satisfy beside their ranges: ``value`` is not negative."""
+
+    value: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Tensor:
     """One input or output of the model."""
 
@@ -270,6 +278,7 @@ class Manifest:
     dims: tuple[Dim, ...] = ()
     golden: tuple[Golden, ...] = ()
     options: tuple[str, ...] = ()
+    demands: tuple[Demand, ...] = ()
     members: tuple[Member, ...] = ()
     version: int = FORMAT_VERSION
 

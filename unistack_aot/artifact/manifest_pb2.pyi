@@ -6,7 +6,7 @@ from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Map
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class Manifest(_message.Message):
-    __slots__ = ("version", "producer", "model", "dims", "inputs", "outputs", "variants", "golden", "members", "options")
+    __slots__ = ("version", "producer", "model", "dims", "inputs", "outputs", "variants", "golden", "members", "options", "demands")
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
@@ -17,6 +17,7 @@ class Manifest(_message.Message):
     GOLDEN_FIELD_NUMBER: _ClassVar[int]
     MEMBERS_FIELD_NUMBER: _ClassVar[int]
     OPTIONS_FIELD_NUMBER: _ClassVar[int]
+    DEMANDS_FIELD_NUMBER: _ClassVar[int]
     version: int
     producer: str
     model: str
@@ -27,7 +28,8 @@ class Manifest(_message.Message):
     golden: _containers.RepeatedCompositeFieldContainer[Golden]
     members: _containers.RepeatedCompositeFieldContainer[Member]
     options: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, version: _Optional[int] = ..., producer: _Optional[str] = ..., model: _Optional[str] = ..., dims: _Optional[_Iterable[_Union[Dim, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., golden: _Optional[_Iterable[_Union[Golden, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., options: _Optional[_Iterable[str]] = ...) -> None: ...
+    demands: _containers.RepeatedCompositeFieldContainer[Demand]
+    def __init__(self, version: _Optional[int] = ..., producer: _Optional[str] = ..., model: _Optional[str] = ..., dims: _Optional[_Iterable[_Union[Dim, _Mapping]]] = ..., inputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., outputs: _Optional[_Iterable[_Union[Tensor, _Mapping]]] = ..., variants: _Optional[_Iterable[_Union[Variant, _Mapping]]] = ..., golden: _Optional[_Iterable[_Union[Golden, _Mapping]]] = ..., members: _Optional[_Iterable[_Union[Member, _Mapping]]] = ..., options: _Optional[_Iterable[str]] = ..., demands: _Optional[_Iterable[_Union[Demand, _Mapping]]] = ...) -> None: ...
 
 class Dim(_message.Message):
     __slots__ = ("name", "low", "typical", "high")
@@ -40,6 +42,14 @@ class Dim(_message.Message):
     typical: int
     high: int
     def __init__(self, name: _Optional[str] = ..., low: _Optional[int] = ..., typical: _Optional[int] = ..., high: _Optional[int] = ...) -> None: ...
+
+class Demand(_message.Message):
+    __slots__ = ("value", "sentence")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    value: str
+    sentence: str
+    def __init__(self, value: _Optional[str] = ..., sentence: _Optional[str] = ...) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("name", "dtype", "shape")

@@ -58,12 +58,25 @@ class IRError(UnistackError):
 
 
 class ExtentsDiffer(IRError):
-    """Two extents that must be one are not, or cannot be proven to be: `left` and `right`."""
+    """Two extents that must be one are not, or cannot be proven to be: `left` and `right`.
 
-    def __init__(self, what: object, left: object, right: object) -> None:
+    `stretches`: an extent of 1 would do as well.
+    """
+
+    def __init__(self, what: object, left: object, right: object, stretches: bool = False) -> None:
         super().__init__(what)
         self.left = left
         self.right = right
+        self.stretches = stretches
+
+
+class TooFew(IRError):
+    """An extent that must be at least `least`, and never is."""
+
+    def __init__(self, what: object, extent: object, least: object) -> None:
+        super().__init__(what)
+        self.extent = extent
+        self.least = least
 
 
 class CheckFailed(UnistackError):

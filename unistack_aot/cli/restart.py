@@ -18,10 +18,11 @@ from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.aicf.op import Input
 from unistack_aot.aicf.parse import parse_traced
 from unistack_aot.aicf.text import SHORT
-from unistack_aot.artifact.manifest import Tensor
+from unistack_aot.artifact.manifest import Demand, Tensor
 from unistack_aot.artifact.tensors import TensorFile, read_tensors
 from unistack_aot.base.errors import BadInput, IRError
 from unistack_aot.base.options import DimRange, Options
+from unistack_aot.base.symbolic import parse
 from unistack_aot.base.symbolic import text as dim_text
 from unistack_aot.mcir.program import Kind, Program
 from unistack_aot.mcir.program_parse import parse_program
@@ -30,6 +31,7 @@ from unistack_aot.mcir.stages.scheduled import SCHEDULED as SCHEDULED_STAGE
 from unistack_aot.mcir.stages.stage import Stage as ProgramStage
 from unistack_aot.mcir.verify_program import verify_program
 from unistack_aot.onnx_in import Imported
+from unistack_aot.onnx_in.demands import Demand as ImportDemand
 from unistack_aot.onnx_in.importer import Report as ImportReport
 from unistack_aot.packing import About
 from unistack_aot.pipeline import Lowered, Planned, Ruled, Stage
@@ -73,10 +75,10 @@ def stage_of(file: Path) -> tuple[Stage, Options]:
         0,
         {},
         known.remarks,
-        (),
-        known.operators,
-        known.unused,
-        known.gone,
+        tuple(ImportDemand(parse(d.value), d.sentence) for d in known.demands),
+        operators=known.operators,
+        unused=known.unused,
+        gone=known.gone,
     )
     ranges = dict(known.ranges)
     return Imported(graph, origins, {"": known.opset}, known.name, ranges, report), options
@@ -246,6 +248,7 @@ def about_from(document: Mapping[str, Any]) -> About:
         unused=tuple(given["unused"]),
         gone=given["gone"],
         remarks=tuple(given["remarks"]),
+        demands=tuple(Demand(d["value"], d["sentence"]) for d in given["demands"]),
     )
 
 

@@ -1,7 +1,8 @@
 """What a model takes for granted about its dimensions, found where two extents must be one.
 
 `height//2 = 2*(height//4)` holds if height is a multiple of 4; `min(512, tokens) = tokens` if there
-are at most 512; an unnamed batch equals another one. Each becomes a declaration, so that the
+are at most 512; an unnamed batch equals another one; a batch that an exporter wrote into a shape
+has that one size. Each becomes a declaration, so that the
 compiled model checks it. Not here: the import that starts again under it (importer.py).
 """
 
@@ -19,6 +20,7 @@ from unistack_aot.base.symbolic import (
     Min,
     Mod,
     Product,
+    linear_split,
     simplify,
     substitute,
     symbol,
@@ -26,7 +28,7 @@ from unistack_aot.base.symbolic import (
     terms,
     text,
 )
-from unistack_aot.onnx_in.dims import Declared, DimTable, as_ranges
+from unistack_aot.onnx_in.dims import LARGEST, Declared, DimTable, as_ranges
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,23 @@ class Assumed(Exception):
         self.assumption = assumption
 
 
-def assume_equal(left: Dim, right: Dim, table: DimTable, where: str) -> Assumption | None:
-    """The weakest fact of the kinds above that makes both extents one; None if there is none."""
+def assume_equal(
+    left: Dim, right: Dim, table: DimTable, where: str, stretches: bool = False
+) -> Assumption | None:
+    """The weakest fact of the kinds above that makes both extents one; None if there is none.
+
+    One that `stretches` gets no value of its own: 1 would do as well.
+    """
     names = sorted(symbols(left) | symbols(right))
     found = _same_name(left, right, table)
     for name in names:
         found = found or _upper_bound(left, right, name, table)
     for name in names:
+        found = found or _lower_bound(left, right, name, table)
+    for name in names:
         found = found or _multiple(left, right, name, table)
+    for name in () if stretches else names:
+        found = found or _only_value(left, right, name, table)
     if found is None:
         return None
     declared, fact = found
@@ -88,6 +99,16 @@ def _upper_bound(left: Dim, right: Dim, name: str, table: DimTable) -> tuple[Dec
     return None
 
 
+def _lower_bound(left: Dim, right: Dim, name: str, table: DimTable) -> tuple[Declared, str] | None:
+    low, high = table.ranges.get(name, (1, None))
+    top = LARGEST if high is None else high
+    for limit in sorted(_limits(left, name) | _limits(right, name)):
+        ranges = {**as_ranges(table), name: (limit, top)}
+        if low < limit <= top and simplify(left, ranges) == simplify(right, ranges):
+            return {name: (limit, top)}, f"{name} is at least {limit}"
+    return None
+
+
 def _limits(value: Dim, name: str) -> set[int]:
     """Numbers that this symbol is limited to by a minimum."""
     found: set[int] = set()
@@ -113,6 +134,18 @@ def _multiple(left: Dim, right: Dim, name: str, table: DimTable) -> tuple[Declar
             declared[part] = (max(1, -(-low // factor)), high // factor)
         return declared, f"{name} is a multiple of {factor}"
     return None
+
+
+def _only_value(left: Dim, right: Dim, name: str, table: DimTable) -> tuple[Declared, str] | None:
+    """The one value that solves an equation which is linear in a single name."""
+    factor, rest = linear_split(left - right, name) or (0, 0)
+    if not isinstance(factor, int) or not isinstance(rest, int) or factor == 0 or rest % factor:
+        return None
+    value = -rest // factor
+    low, high = table.ranges.get(name, (1, None))
+    if value < low or (high is not None and high < value):
+        return None
+    return {name: value}, f"{name} is {value}"
 
 
 def _divisors(value: Dim, name: str) -> set[int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import onnx
@@ -12,9 +13,18 @@ from onnx import AttributeProto
 from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Input
-from unistack_aot.base.errors import BadModel, ExtentsDiffer, IllTyped, IRError, Unsupported
-from unistack_aot.base.symbolic import Sym, bounds, symbols, text
+from unistack_aot.aicf.types import TupleType, Type
+from unistack_aot.base.errors import (
+    BadModel,
+    ExtentsDiffer,
+    IllTyped,
+    IRError,
+    TooFew,
+    Unsupported,
+)
+from unistack_aot.base.symbolic import Dim, Sym, bounds, symbols, text
 from unistack_aot.onnx_in.assume import Assumed, assume_equal
+from unistack_aot.onnx_in.demands import Demand, demanded
 from unistack_aot.onnx_in.dims import Declared, DimTable, input_types
 from unistack_aot.onnx_in.order import Numbered, label_of, ordered
 from unistack_aot.onnx_in.read import Model, Source, read_model, read_opsets
@@ -31,8 +41,8 @@ Functions = dict[tuple[str, str, str], onnx.FunctionProto]
 @dataclass(frozen=True)
 class Report:
     """What the import did: nodes of the model, those no output needs, folded ones, names of
-    dimensions, what it had to assume about them (the compiled model checks that), and branches that
-    end a run which takes them.
+    dimensions, what it had to assume about them and what it demands of them beside (the compiled
+    model checks both), and branches that end a run which takes them.
 
     `operators` are the operators of the model's own nodes by name, `unused` the names of those that
     no output needs, `gone` what an earlier compilation found out about nodes without a kernel.
@@ -43,6 +53,7 @@ class Report:
     folded: int
     dims: dict[str, str]
     assumed: tuple[str, ...]
+    demands: tuple[Demand, ...] = ()
     refused: tuple[str, ...] = ()
     operators: Mapping[str, str] = field(default_factory=dict[str, str])
     unused: tuple[str, ...] = ()
@@ -80,6 +91,7 @@ def import_model(model: Model, dims: Declared | None = None) -> Imported:
         session.folding.folded,
         dict(table.names),
         assumed,
+        tuple(session.demands.values()),
         tuple(dict.fromkeys(each.reason for each in refusals(graph))),
         operators,
         tuple(sorted(operators.keys() - set(session.live))),
@@ -96,11 +108,18 @@ def settled(source: Source, dims: Declared) -> tuple[Graph, Session, tuple[str, 
         try:
             graph, session = attempt(source, table, dims, weights)
         except Assumed as stop:
-            declared |= stop.assumption.declared
+            declared |= {
+                _written(name, declared, table): v for name, v in stop.assumption.declared.items()
+            }
             assumed.append(stop.assumption.sentence)
             continue
         table.check_names(dims)
         return graph, session, tuple(assumed)
+
+
+def _written(name: str, declared: Declared, table: DimTable) -> str:
+    """The key under which a dimension is declared already, else its name."""
+    return next((key for key, n in table.names.items() if n == name and key in declared), name)
 
 
 def attempt(
@@ -195,6 +214,7 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
             {a.name: decoded for a, decoded in _attributes(scope, proto.attribute, label)},
             len(proto.output),
             scope.session.ranges,
+            partial(_need, scope.session, label),
         )
         return _traced(scope.session, importer(call), proto, label)
     except _Unfinished:
@@ -208,12 +228,24 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
     except ExtentsDiffer as fault:
         scope.session.gaps.append(_disagreement(scope.session, fault, proto, label, version))
         return absent
+    except TooFew as fault:
+        raise IllTyped(
+            f"{proto.op_type}({version}) {fault.what}",
+            at=label,
+            hint=f"it needs {text(fault.extent)} >= {text(fault.least)}; declare other dimensions",
+        ) from fault
     except IRError as fault:
         raise IllTyped(
             f"{proto.op_type}({version}): {fault.what}",
             at=label,
             hint="operands do not fit the operator; check the model with onnx.checker",
         ) from fault
+
+
+def _need(session: Session, label: str, extent: Dim, least: Dim, what: str) -> None:
+    demand = demanded(extent, least, session.table, label, what)
+    if demand is not None:
+        session.demands.setdefault(demand.value, demand)
 
 
 def _disagreement(
@@ -233,7 +265,7 @@ def _disagreement(
             at=label,
             hint="operands do not fit the operator; check the model with onnx.checker",
         ) from fault
-    assumption = assume_equal(left, right, session.table, label)
+    assumption = assume_equal(left, right, session.table, label, fault.stretches)
     if assumption is not None:
         raise Assumed(assumption)
     hint = f"declare a size for dimension {' or '.join(names)}"
@@ -252,10 +284,19 @@ def _traced(
     for node in nodes:
         if reason := too_large(node.type):
             raise Unsupported(f"with {reason}", at=label, hint="make the model's tensors smaller")
+        for extent in _extents(node.type):
+            low, _ = bounds(extent, session.ranges)
+            if low is None or low < 0:
+                _need(session, label, extent, 1, "has no elements otherwise")
         value = session.folding.fold(node)
         session.trace(value, label)
         folded.append(value)
     return folded
+
+
+def _extents(kind: Type) -> tuple[Dim, ...]:
+    parts = kind.items if isinstance(kind, TupleType) else (kind,)
+    return tuple(extent for part in parts for extent in part.shape)
 
 
 def _call_function(

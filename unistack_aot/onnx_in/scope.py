@@ -13,7 +13,8 @@ from unistack_aot.aicf.graph import Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import ArrayData, Constant, Input
 from unistack_aot.base.errors import BadModel
-from unistack_aot.base.symbolic import Ranges
+from unistack_aot.base.symbolic import Dim, Ranges
+from unistack_aot.onnx_in.demands import Demand
 from unistack_aot.onnx_in.dims import DimTable, as_ranges
 from unistack_aot.onnx_in.fold import Folder
 from unistack_aot.onnx_in.tensors import read_tensor
@@ -47,6 +48,7 @@ class Session:
     origins: Origins = field(default_factory=Origins)
     folding: Folder = field(default_factory=Folder)
     gaps: list[Gap] = field(default_factory=list)
+    demands: dict[Dim, Demand] = field(default_factory=dict)
     seen: set[Node] = field(default_factory=set)
     live: tuple[str, ...] = ()
 

@@ -18,7 +18,7 @@ from unistack_aot.ir.scalar import Scalar, all_of, call, cast, index_value, lite
 from unistack_aot.mcir.nodes import Axis, Kernel, Param
 from unistack_aot.ops.contract import product_dtypes, sum_and_store
 from unistack_aot.ops.onnx import OnnxCall, onnx
-from unistack_aot.ops.op import Operand, TensorOp, nest, sample
+from unistack_aot.ops.op import Operand, TensorOp, agree, nest, sample
 from unistack_aot.ops.pointwise import Add
 from unistack_aot.ops.reindex import reshape, static
 from unistack_aot.ops.window import Window, onnx_window, sliding
@@ -73,8 +73,8 @@ class Convolve(ConvolutionFamily):
     def infer(self, *types: Type) -> Type:
         """Window counts; the dtype of the products' sums."""
         x, w = self.checked(types)
-        if x.shape[1] != w.shape[1] * self.groups:
-            raise IRError(f"{self.name} of {x} by {w} in {self.groups} groups")
+        what = f"{self.name} of {x} by {w} in {self.groups} groups"
+        agree(x.shape[1:2], (w.shape[1] * self.groups,), what)
         _, dtype = product_dtypes(x.dtype, w.dtype, self.name)
         return TensorType(dtype, (x.shape[0], w.shape[0], *self.window.positions(x.shape[2:])))
 
@@ -149,8 +149,7 @@ class ConvolveTranspose(ConvolutionFamily):
     def infer(self, *types: Type) -> Type:
         """Grown extents; the dtype of the products' sums."""
         x, w = self.checked(types)
-        if x.shape[1] != w.shape[0]:
-            raise IRError(f"{self.name} of {x} by {w}")
+        agree(x.shape[1:2], w.shape[:1], f"{self.name} of {x} by {w}")
         _, dtype = product_dtypes(x.dtype, w.dtype, self.name)
         shape = (x.shape[0], w.shape[1] * self.groups, *self.positions(x.shape[2:]))
         return TensorType(dtype, shape)

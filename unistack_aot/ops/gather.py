@@ -22,7 +22,7 @@ from unistack_aot.ir.formula import equal
 from unistack_aot.ir.scalar import IndexEntry, Scalar, all_of, cast, index_value, literal, where
 from unistack_aot.mcir.nodes import Param
 from unistack_aot.ops.onnx import OnnxCall, onnx
-from unistack_aot.ops.op import MapOp, Operand, sample
+from unistack_aot.ops.op import MapOp, Operand, agree, sample
 from unistack_aot.ops.reindex import axis_of, reshape
 from unistack_aot.ops.slices import Slice
 
@@ -159,8 +159,8 @@ class GatherNd(MapOp):
         width = index.shape[-1] if index.rank else 0
         if not isinstance(width, int) or not 0 < width <= x.rank - self.batch:
             raise IRError(f"index tuples of {index} into {x} after {self.batch} batch axes")
-        if index.shape[: self.batch] != x.shape[: self.batch]:
-            raise IRError(f"the {self.batch} batch axes of {index} and {x} differ")
+        what = f"the {self.batch} batch axes of {index} and {x} differ"
+        agree(index.shape[: self.batch], x.shape[: self.batch], what)
         return x.with_shape(index.shape[:-1] + x.shape[self.batch + width :])
 
     def reference(self, *arrays: Array) -> Array:
@@ -250,6 +250,8 @@ def import_gather(call: OnnxCall) -> Node:
     axis = axis_of(call.attr("axis", 0), x.tensor.rank, call)
     extent = x.tensor.shape[axis]
     known = call.constant(1)
+    if known is not None and known.size and not isinstance(extent, int):
+        call.at_least(extent, max(int(known.max()) + 1, -int(known.min())), "reads that far")
     if known is not None and isinstance(extent, int):
         if any(not -extent <= int(i) < extent for i in known.flat):
             raise call.refuse(f"of {x.tensor} with an index out of range", "fix the indices")
@@ -279,7 +281,15 @@ def import_gather_elements(call: OnnxCall) -> Node:
     """GatherElements."""
     x = call.arg(0)
     axis = axis_of(call.attr("axis", 0), x.tensor.rank, call)
+    within(call, x, call.arg(1), axis)
     return Node(GatherElements(axis), (x, call.arg(1)))
+
+
+def within(call: OnnxCall, x: Node, index: Node, axis: int) -> None:
+    """Demand that an index reaches nowhere beyond `x` but along `axis`, where its values count."""
+    for k, (extent, reach) in enumerate(zip(x.tensor.shape, index.tensor.shape, strict=False)):
+        if k != axis:
+            call.at_least(extent, reach, f"reaches that far along axis {k}")
 
 
 @onnx("GatherND", since=11)

@@ -33,10 +33,15 @@ class OnnxCall:
     attributes: Mapping[str, Any] = field(default_factory=dict)
     outputs: int = 1
     ranges: Ranges = field(default_factory=dict)
+    needs: Callable[[Dim, Dim, str], None] = lambda extent, least, what: None
 
     def simple(self, dim: Dim) -> Dim:
         """An extent, simplified by what is known of the model's symbolic dimensions."""
         return simplify(dim, self.ranges)
+
+    def at_least(self, extent: Dim, least: Dim, what: str) -> None:
+        """Note that the node makes sense only where `extent` is at least `least`; `what` says why."""
+        self.needs(extent, least, what)
 
     def arg(self, k: int) -> Node:
         """Argument `k`, which the operator requires."""

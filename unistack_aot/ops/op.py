@@ -129,9 +129,19 @@ def broadcast(shapes: Sequence[Shape]) -> Shape:
         extents = {s[axis] for s in shapes if len(s) >= -axis} - {1}
         if len(extents) > 1:
             first, second, *_ = sorted(extents, key=str)
-            raise ExtentsDiffer(f"extents {first}, {second} do not broadcast", first, second)
+            what = f"extents {first}, {second} do not broadcast"
+            raise ExtentsDiffer(what, first, second, stretches=True)
         result.append(extents.pop() if extents else 1)
     return tuple(result)
+
+
+def agree(left: Sequence[Dim], right: Sequence[Dim], what: str) -> None:
+    """ExtentsDiffer unless both lists have equal extents; IRError if they are not equally long."""
+    if len(left) != len(right):
+        raise IRError(what)
+    for a, b in zip(left, right, strict=True):
+        if a != b:
+            raise ExtentsDiffer(what, a, b)
 
 
 def broadcast_index(shape: Shape, index: tuple[Dim, ...]) -> tuple[Dim, ...]:

@@ -113,5 +113,6 @@ def import_top_k(call: OnnxCall) -> list[Node]:
     count: Dim = (
         int(call.attributes["k"]) if "k" in call.attributes else call.require_dims(1, "K")[0]
     )
+    call.at_least(x.tensor.shape[axis], count, f"takes {text(count)} of them")
     both = Node(TopK(count, axis, bool(call.attr("largest", 1))), (x,))
     return [item(both, 0), item(both, 1)]

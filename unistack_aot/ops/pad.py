@@ -147,6 +147,11 @@ def _pad(call: OnnxCall, pads: Sequence[Dim], axes: Sequence[int], value: Node) 
     before, after = (tuple(call.simple(p) for p in side) for side in (before, after))
     if mode == "constant":
         return pad(x, before, after, value)
+    for extent, ahead, behind in zip(x.tensor.shape, before, after, strict=True):
+        inner = 1 if mode == "reflect" else 0
+        widest = call.simple(maximum(ahead, behind))
+        if widest != 0:
+            call.at_least(extent, widest + inner if inner else 1, f"continues it by {mode}")
     if all(p == 0 for p in (*before, *after)):
         return x
     return Node(Pad(before, after, mode), (x,))

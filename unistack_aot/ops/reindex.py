@@ -11,8 +11,8 @@ import numpy as np
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Array, tensor
 from unistack_aot.aicf.types import Shape, Type
-from unistack_aot.base.errors import IRError
-from unistack_aot.base.symbolic import Dim, Sym, bounds, divisible, simplify, text
+from unistack_aot.base.errors import ExtentsDiffer, IRError
+from unistack_aot.base.symbolic import Dim, Sym, divisible, simplify, text
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.nodes import Kernel, Param
 from unistack_aot.ops.onnx import OnnxCall, onnx
@@ -65,12 +65,12 @@ class Reshape(Structural):
     )
 
     def infer(self, *types: Type) -> Type:
-        """The new shape; IRError if the element counts are known to differ."""
+        """The new shape; ExtentsDiffer unless both have as many elements."""
         (x,) = (tensor(t, self.name) for t in types)
         old, new = without_common(x.shape, self.shape)
-        low, high = bounds(old - new, {})
-        if (low is not None and low > 0) or (high is not None and high < 0):
-            raise IRError(f"{x} has not as many elements as {x.with_shape(self.shape)}")
+        if old != new:
+            what = f"{x} has not as many elements as {x.with_shape(self.shape)}"
+            raise ExtentsDiffer(what, old, new)
         return x.with_shape(self.shape)
 
     def reference(self, *arrays: Array) -> Array:

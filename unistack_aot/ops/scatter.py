@@ -12,9 +12,9 @@ from unistack_aot.aicf.types import TensorType, Type
 from unistack_aot.base.errors import IRError
 from unistack_aot.ir.scalar import IndexEntry, Scalar
 from unistack_aot.mcir.nodes import Kernel, Loop, Param, Role, Stmt, Store, When
-from unistack_aot.ops.gather import inside, tuple_at, wrap_array, wrapped
+from unistack_aot.ops.gather import inside, tuple_at, within, wrap_array, wrapped
 from unistack_aot.ops.onnx import OnnxCall, onnx
-from unistack_aot.ops.op import Operand, TensorOp, axes_of, nest, sample
+from unistack_aot.ops.op import Operand, TensorOp, agree, axes_of, nest, sample
 from unistack_aot.ops.reindex import axis_of
 
 # how ONNX's reductions meet the old value, in the words of mcir.nodes.Store
@@ -70,8 +70,10 @@ class ScatterElements(Scatter):
         """The data's type."""
         x, index, updates = (tensor(t, self.name) for t in types)
         _check(x, index, updates)
-        if index.rank != x.rank or index.shape != updates.shape:
-            raise IRError(f"updates {updates} at {index} of {x}")
+        what = f"updates {updates} at {index} of {x}"
+        if index.rank != x.rank:
+            raise IRError(what)
+        agree(index.shape, updates.shape, what)
         return x
 
     def reference(self, *arrays: Array) -> Array:
@@ -110,8 +112,8 @@ class ScatterNd(Scatter):
         width = index.shape[-1] if index.rank else 0
         if not isinstance(width, int) or not 0 < width <= x.rank:
             raise IRError(f"index tuples of {index} into {x}")
-        if updates.shape != index.shape[:-1] + x.shape[width:]:
-            raise IRError(f"updates {updates} at {index} of {x}")
+        wanted = index.shape[:-1] + x.shape[width:]
+        agree(updates.shape, wanted, f"updates {updates} at {index} of {x}")
         return x
 
     def reference(self, *arrays: Array) -> Array:
@@ -161,6 +163,7 @@ def import_scatter_elements(call: OnnxCall) -> Node:
     """ScatterElements (Scatter before opset 11)."""
     x = call.arg(0)
     axis = axis_of(call.attr("axis", 0), x.tensor.rank, call)
+    within(call, x, call.arg(1), axis)
     return Node(ScatterElements(axis, _combine(call)), (x, call.arg(1), call.arg(2)))
 
 

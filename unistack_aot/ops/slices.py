@@ -15,7 +15,7 @@ from unistack_aot.base.symbolic import Dim, bounds, ceildiv, maximum, minimum, t
 from unistack_aot.ir.scalar import Scalar, index_value, where
 from unistack_aot.mcir.nodes import Param
 from unistack_aot.ops.onnx import OnnxCall, onnx
-from unistack_aot.ops.op import Operand, sample
+from unistack_aot.ops.op import Operand, agree, sample
 from unistack_aot.ops.reindex import Structural, axis_of, static
 
 TO_THE_END = (1 << 31) - 1  # exporters write INT32_MAX or INT64_MAX for "up to the end"
@@ -227,8 +227,7 @@ def import_split(call: OnnxCall) -> list[Node]:
     for size in sizes:
         found.append(slice_axis(x, axis, start, size))
         start = start + size
-    if start != extent:
-        raise call.refuse(f"into {text(start)} of {text(extent)} elements", "fix the split sizes")
+    agree((start,), (extent,), f"a split into {text(start)} of {text(extent)} elements")
     return found
 
 
@@ -238,5 +237,8 @@ def _split_sizes(call: OnnxCall, extent: Dim) -> tuple[Dim, ...]:
     if call.optional(1) is not None:
         return call.require_dims(1, "split sizes")
     parts = call.attr("num_outputs", call.outputs)
-    chunk = ceildiv(extent, parts) if "num_outputs" in call.attributes else extent // parts
+    if "num_outputs" not in call.attributes:
+        chunk = call.simple(extent // parts)
+        return (chunk,) * parts
+    chunk = ceildiv(extent, parts)
     return (*((chunk,) * (parts - 1)), call.simple(extent - chunk * (parts - 1)))

@@ -38,6 +38,7 @@ class Signature:
         self.inputs = tuple(_input(tensor) for tensor in manifest.inputs)
         self.ranges = {dim.name: dim for dim in manifest.dims}
         self._names = frozenset(item.name for item in self.inputs)
+        self.demands = tuple((parse(d.value), d.sentence) for d in manifest.demands)
         self._from_device = from_device
 
     def collect(self, feeds: Mapping[str, object]) -> list[Array]:
@@ -82,6 +83,10 @@ class Signature:
                     hint="compile the model with a fixed value for it",
                 )
             _check_range(dim, dims[name], source[name])
+        for value, sentence in self.demands:
+            if evaluate(value, dims) < 0:
+                bound = ", ".join(f"{name} = {dims[name]}" for name in sorted(symbols(value)))
+                raise BadInput(f"{sentence}; here {bound}", hint="give arrays of other sizes")
         return {name: dims[name] for name in self.ranges}
 
     def _bind_axis(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from unistack_aot.base.symbolic import Dim, symbols
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import Load, Scalar, substitute_indices
 from unistack_aot.mcir.canonical import closed, opened, union
 from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.program import Launch
-from unistack_aot.mcir.transform import map_store, replace_loads
+from unistack_aot.mcir.transform import all_loads, map_store, replace_loads
 from unistack_aot.schedule.merging import both, loaded, substituted
 from unistack_aot.schedule.movement import place, stored_places
 from unistack_aot.schedule.operator import Kernels, Operator, on_launches
@@ -21,7 +22,19 @@ def can_inline(producer: Launch, reader: Launch, result: str) -> Yes | No:
     if result not in reader.reads():
         return No(f"the reader does not read {result}")
     places = stored_places(*found, producer.kernel)
-    return places if isinstance(places, No) else YES
+    if isinstance(places, No):
+        return places
+    taken_apart = {name for p in places.values() if not _bare(p) for name in symbols(p)}
+    for load in all_loads(opened(reader).body):
+        for axis, entry in enumerate(load.index if load.buffer == result else ()):
+            if isinstance(entry, Scalar) and str(place(axis)) in taken_apart:
+                return No("the reader's index depends on data, and has to be taken apart")
+    return YES
+
+
+def _bare(entry: Dim) -> bool:
+    """Whether an index is one variable alone, or a number."""
+    return isinstance(entry, int) or str(entry) in symbols(entry)
 
 
 def inlined(producer: Launch, reader: Launch, result: str) -> Launch:

@@ -35,31 +35,21 @@ SHARE = 10  # one trial in so many
 
 @dataclass(frozen=True, slots=True)
 class Space:
-    """A matrix product, or a convolution where `image` is its side and `window` the kernel's."""
+    """A matrix product with constant weights."""
 
     name: str
     rows: int
     cols: int
     depth: int
-    image: int = 0
-    window: int = 1
 
     def model(self) -> onnx.ModelProto:
         """One node with seeded weights."""
-        random, w = np.random.default_rng(1), self.window
-        if self.image:
-            weight = random.standard_normal((self.cols, self.depth, w, w))
-            shape, out = [1, self.depth, self.image, self.image], [1, self.cols, None, None]
-            node = helper.make_node("Conv", ["x", "w"], ["y"], self.name, pads=[w // 2] * 4)
-        else:
-            weight = random.standard_normal((self.depth, self.cols))
-            shape, out = [self.rows, self.depth], [self.rows, self.cols]
-            node = helper.make_node("MatMul", ["x", "w"], ["y"], self.name)
+        weight = np.random.default_rng(1).standard_normal((self.depth, self.cols))
         graph = helper.make_graph(
-            [node],
+            [helper.make_node("MatMul", ["x", "w"], ["y"], self.name)],
             self.name,
-            [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
-            [helper.make_tensor_value_info("y", TensorProto.FLOAT, out)],
+            [helper.make_tensor_value_info("x", TensorProto.FLOAT, [self.rows, self.depth])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [self.rows, self.cols])],
             [numpy_helper.from_array(weight.astype(np.float32), "w")],
         )
         return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
@@ -69,9 +59,8 @@ SPACES = (
     Space("project", 128, 768, 768),
     Space("widen", 128, 3072, 768),
     Space("narrow", 128, 768, 3072),
-    Space("conv1x1", 0, 256, 64, image=56),
-    Space("conv3x3", 0, 128, 128, image=14, window=3),
-    Space("winograd", 0, 64, 64, image=28, window=3),
+    Space("square", 512, 512, 512),
+    Space("short", 16, 1024, 1024),
 )
 
 

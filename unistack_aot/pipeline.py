@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Protocol, TypeVar
 
 from unistack_aot.aicf.graph import Graph, Origins
+from unistack_aot.aicf.verify import verify
 from unistack_aot.artifact import manifest
 from unistack_aot.artifact.writer import Written
 from unistack_aot.base.errors import BadInput
@@ -184,7 +185,13 @@ def compile_imported(
 ) -> Report:
     """Everything after the import: rules, lowering, each target, the package."""
     imported = hooks.watch("imported", imported)
-    graph, fired = clock.time("rules", lambda: apply_rules(imported.graph, imported.origins))
+    clock.time("verify", lambda: verify(imported.graph))
+    graph, fired = clock.time(
+        "rules",
+        lambda: apply_rules(
+            imported.graph, imported.origins, options.verify, dict(imported.ranges)
+        ),
+    )
     graph = hooks.watch("rules", graph)
     ruled = Ruled(about(imported), graph, imported.origins, fired)
     lowered = _lowered(ruled, hooks, clock)
@@ -213,6 +220,7 @@ def go_on(stage: Stage, output: str | Path, options: Options, hooks: Hooks, cloc
 def _lowered(ruled: Ruled, hooks: Hooks, clock: Clock) -> Lowered:
     """The program of a graph, and why some of the model's nodes have no kernel."""
     graph, rules, known = ruled.graph, ruled.rules, ruled.known
+    clock.time("verify", lambda: verify(graph))
     lowered = clock.time("lower", lambda: lower_graph(graph, ruled.origins))
     program, constants = hooks.watch("lowered", lowered)
     launched = frozenset(name for launch in program.launches() for name in launch.origins)

@@ -98,11 +98,14 @@ class Language(Generic[T]):
     """What the driver must know of terms: how to build one, and whom to tell of changes.
 
     `inherit(fresh, old)` hears of replacements by rules, `rebuilt` of terms over replaced arguments.
+    `fired(rule, old, fresh)` sees each replacement before it is used, `passed(roots)` each pass.
     """
 
     build: Callable[[Any, tuple[T, ...]], T]
     inherit: Callable[[T, T], None]
     rebuilt: Callable[[T, T], None]
+    fired: Callable[[str, T, T], None] = lambda rule, old, fresh: None
+    passed: Callable[[tuple[T, ...]], None] = lambda roots: None
 
 
 @dataclass
@@ -155,13 +158,16 @@ def rewrite(
     current = tuple(roots)
     while True:
         before, snapshot = log.fired.total(), users_of(current)
-        replaced = _joint(joint, snapshot, log)
+        replaced = _joint(joint, snapshot, language, log)
         current = _Pass(index, language, log, snapshot).run(current, replaced)
+        language.passed(current)
         if log.fired.total() == before:
             return current
 
 
-def _joint(rules: Sequence[JointRule[T]], users: Users[T], log: Log) -> dict[T, T]:
+def _joint(
+    rules: Sequence[JointRule[T]], users: Users[T], language: Language[T], log: Log
+) -> dict[T, T]:
     """Replacements by joint rules; terms that one rule replaces are not offered to another."""
     replaced: dict[T, T] = {}
     for rule in rules:
@@ -171,6 +177,7 @@ def _joint(rules: Sequence[JointRule[T]], users: Users[T], log: Log) -> dict[T, 
             if new.type != old.type:
                 log.refuse(rule.name, old, f"the replacement is {new.type}, not {old.type}")
                 continue
+            language.fired(rule.name, old, new)
             replaced[old] = new
             log.fire(rule.name, old)
     return replaced
@@ -241,6 +248,7 @@ class _Pass(Generic[T]):
                     reason = f"the replacement is {found.type}, not {term.type}"
                     self.log.refuse(rule.name, term, reason)
                 elif found is not term:
+                    self.language.fired(rule.name, term, found)
                     self.log.fire(rule.name, term)
                     self.language.inherit(found, term)
                     return found

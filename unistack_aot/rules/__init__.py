@@ -11,9 +11,12 @@ from unistack_aot.aicf.graph import Graph, Origins
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Op
 from unistack_aot.aicf.text import attributes, describe
+from unistack_aot.base import options
 from unistack_aot.base.errors import BadInput
+from unistack_aot.base.symbolic import Ranges
 from unistack_aot.ir.rewrite import Language, Log, rewrite
 from unistack_aot.rules import algebra, attention, matmul, online, reindex, shared, tidy
+from unistack_aot.rules.checked import Checks
 from unistack_aot.rules.find import NodeJointRule, NodeRule
 from unistack_aot.rules.provenance import inherit, rebuilt
 
@@ -42,7 +45,8 @@ OPTIONAL: tuple[Phase, ...] = (Phase("matmul", matmul.RULES),)
 class RuleReport:
     """What the rules did: nodes before and after, firings, refusals, and the time in seconds.
 
-    `firings` are (rule, replaced node) in order.
+    `firings` are (rule, replaced node) in order. From verification level 3 on, `compared` counts
+    the firings by rule whose two sides were evaluated, and `skipped` says why others were not.
     """
 
     before: int
@@ -52,6 +56,8 @@ class RuleReport:
     seconds: float
     phases: Mapping[str, float] = field(default_factory=dict[str, float])
     firings: tuple[tuple[str, Node], ...] = ()
+    compared: Mapping[str, int] = field(default_factory=dict[str, int])
+    skipped: tuple[tuple[str, str], ...] = ()
 
     @property
     def total(self) -> int:
@@ -80,11 +86,21 @@ def all_rules() -> tuple[AnyRule, ...]:
     return tuple({r.name: r for phase in (*PHASES, *OPTIONAL) for r in phase.rules}.values())
 
 
-def apply_rules(graph: Graph, origins: Origins | None = None) -> tuple[Graph, RuleReport]:
-    """The graph after all phases, and what happened; `origins` learns where new nodes come from."""
+def apply_rules(
+    graph: Graph,
+    origins: Origins | None = None,
+    level: int | None = None,
+    ranges: Ranges | None = None,
+) -> tuple[Graph, RuleReport]:
+    """The graph after all phases, and what happened; `origins` learns where new nodes come from.
+
+    `level` is of verification (`Options.verify`, the usual one if not given), `ranges` what the
+    symbolic dimensions may be.
+    """
     start, before = perf_counter(), sum(1 for _ in graph.nodes())
-    log, seconds = Log(), dict[str, float]()
-    graph = _ruled(graph, log, origins, seconds)
+    run = Run(Log(), origins, Checks(options.VERIFY if level is None else level, ranges or {}))
+    graph = run.ruled(graph)
+    log, checks = run.log, run.checks
     refused = {name: tuple(found) for name, found in log.refused.items()}
     after = sum(1 for _ in graph.nodes())
     return graph, RuleReport(
@@ -93,36 +109,55 @@ def apply_rules(graph: Graph, origins: Origins | None = None) -> tuple[Graph, Ru
         dict(log.fired),
         refused,
         perf_counter() - start,
-        seconds,
+        run.seconds,
         tuple(log.firings),
+        dict(checks.compared),
+        tuple(checks.skipped),
     )
 
 
-def _ruled(graph: Graph, log: Log, origins: Origins | None, seconds: dict[str, float]) -> Graph:
-    """All phases over the regions of control ops, then over the graph around them."""
-    done: dict[Node, Node] = {}
-    for node in graph.nodes():
-        args, op = tuple(done[arg] for arg in node.args), node.op
-        regions = {name: value for name, value in attributes(op) if isinstance(value, Graph)}
-        for name, region in regions.items():
-            op = replace(op, **{name: _ruled(region, log, origins, seconds)})  # type: ignore[type-var]
-        done[node] = node if op is node.op and args == node.args else Node(op, args)
-    graph = graph.with_results(done[node] for node in graph.results)
-    for phase in PHASES:
-        began = perf_counter()
-        graph = apply_phase(graph, phase.rules, log, origins)
-        seconds[phase.name] = seconds.get(phase.name, 0.0) + perf_counter() - began
-    return graph
+@dataclass
+class Run:
+    """One application of all phases: what is told of it, and the checks on the way."""
+
+    log: Log
+    origins: Origins | None
+    checks: Checks
+    seconds: dict[str, float] = field(default_factory=dict[str, float])
+
+    def ruled(self, graph: Graph) -> Graph:
+        """All phases over the regions of control ops, then over the graph around them."""
+        done: dict[Node, Node] = {}
+        for node in graph.nodes():
+            args, op = tuple(done[arg] for arg in node.args), node.op
+            regions = {name: value for name, value in attributes(op) if isinstance(value, Graph)}
+            for name, region in regions.items():
+                op = replace(op, **{name: self.ruled(region)})  # type: ignore[type-var]
+            done[node] = node if op is node.op and args == node.args else Node(op, args)
+        graph = graph.with_results(done[node] for node in graph.results)
+        for phase in PHASES:
+            began = perf_counter()
+            graph = apply_phase(graph, phase.rules, self.log, self.origins, self.checks)
+            self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + perf_counter() - began
+        return graph
 
 
 def apply_phase(
-    graph: Graph, rules: tuple[AnyRule, ...], log: Log, origins: Origins | None = None
+    graph: Graph,
+    rules: tuple[AnyRule, ...],
+    log: Log,
+    origins: Origins | None = None,
+    checks: Checks | None = None,
 ) -> Graph:
     """The graph after applying some rules until none fires."""
 
     def build(op: Op, args: tuple[Node, ...]) -> Node:
         return Node(op, args)
 
-    told = Origins() if origins is None else origins
-    language = Language(build, partial(inherit, told), partial(rebuilt, told))
+    def passed(roots: tuple[Node, ...]) -> None:
+        told.passed(graph.with_results(roots), log.firings[-1][0] if log.firings else "none")
+
+    told = Checks(options.VERIFY) if checks is None else checks
+    names = Origins() if origins is None else origins
+    language = Language(build, partial(inherit, names), partial(rebuilt, names), told.fired, passed)
     return graph.with_results(rewrite(graph.results, rules, language, log))

@@ -7,7 +7,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unistack_aot.base.symbolic import Dim, Min, ceildiv, minimum, symbols, terms
+from unistack_aot.base.symbolic import (
+    Atom,
+    Dim,
+    FloorDiv,
+    Max,
+    Min,
+    Symbol,
+    ceildiv,
+    maximum,
+    minimum,
+    of_atom,
+    substitute,
+    symbols,
+    terms,
+)
 from unistack_aot.ir.functions import FUNCTIONS
 from unistack_aot.ir.scalar import Call, Load, Scalar, loads, postorder
 from unistack_aot.mcir.nodes import (
@@ -147,15 +161,45 @@ def _names(load: Load) -> frozenset[str]:
 
 
 def whole(extent: Dim, bound: frozenset[str]) -> Dim:
-    """The extent of a full tile: an extent min(size, rest) that depends on loop variables counts as its size."""
+    """The extent of a full tile: an extent min(size, rest) that depends on loop variables counts as its size.
+
+    One that has no limit but by loop variables counts as at their first values.
+    """
     if not symbols(extent) & bound:
         return extent
-    const, parts = terms(extent)
-    if const == 0 and len(parts) == 1 and parts[0][0] == 1 and isinstance(parts[0][1], Min):
-        free = [arg for arg in parts[0][1].args if not symbols(arg) & bound]
-        if free:
-            return minimum(*free)
-    return 0 if not isinstance(extent, int) and not symbols(extent) - bound else extent
+    found = _end(extent, bound, 1)
+    return substitute(extent, dict.fromkeys(bound, 0)) if found is None else found
+
+
+def _end(value: Dim, bound: frozenset[str], side: int) -> Dim | None:
+    """A bound from above (side 1) or below (-1) without loop variables, which start at 0; None: unknown."""
+    if not symbols(value) & bound:
+        return value
+    total, parts = terms(value)
+    for factor, atom in parts:
+        end = _atom_end(atom, bound, side if factor > 0 else -side)
+        if end is None:
+            return None
+        total = total + factor * end
+    return total
+
+
+def _atom_end(atom: Atom, bound: frozenset[str], side: int) -> Dim | None:
+    if not atom.symbols & bound:
+        return of_atom(atom)
+    match atom:
+        case Min(args) | Max(args):
+            ends = [_end(arg, bound, side) for arg in args]
+            known = [end for end in ends if end is not None]
+            limits = isinstance(atom, Min) == (side > 0)  # one known operand limits the result
+            if not known or (len(known) < len(ends) and not limits):
+                return None
+            return minimum(*known) if isinstance(atom, Min) else maximum(*known)
+        case FloorDiv(numerator, denominator) if not symbols(denominator) & bound:
+            end = _end(numerator, bound, side)
+            return None if end is None else end // denominator
+        case _:
+            return 0 if side < 0 and isinstance(atom, Symbol) else None
 
 
 def _flops(body: tuple[Stmt, ...], times: Dim, bound: frozenset[str]) -> Dim:

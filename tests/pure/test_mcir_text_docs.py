@@ -32,4 +32,4 @@ def test_examples_of_the_page(text: str) -> None:
 
 
 def test_the_page_has_examples() -> None:
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5

@@ -18,6 +18,7 @@ FUSIONS = {
     "fuse-inline": "computed by the reader",
     "fuse-epilogue": "applied before the store",
     "fuse-row": "kept in registers for the row",
+    "recompute": "computed again by each reader",
 }
 _SAVES = re.compile(r"saves (.+) far bytes")
 _TIME = re.compile(r"(\d[\d.]*) (ns|us|ms|s)\b")

@@ -1,7 +1,7 @@
 """Kernel fusion: which neighbours of a program become one kernel, in which order, and the record of each.
 
-Every fusion saves the store and loads of one far buffer; limits keep kernels small. Not here: the three fusions
-themselves (inlining.py, epilogues.py, row_joins.py), tiles, layouts.
+Every fusion saves the store and loads of one far buffer; limits keep kernels small. Not here: the fusions
+themselves (inlining.py, epilogues.py, row_joins.py, recompute.py), tiles, layouts.
 """
 
 from __future__ import annotations
@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from unistack_aot.base.symbolic import text
+from unistack_aot.base.symbolic import Ranges, text
 from unistack_aot.base.verdict import YES, No, Yes
+from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Scalar, postorder
 from unistack_aot.mcir.program import (
     Buffer,
@@ -26,6 +27,7 @@ from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.epilogues import EPILOGUE
 from unistack_aot.schedule.inlining import INLINE
 from unistack_aot.schedule.kernel_facts import constant_like, contracts, evaluations, folds, size
+from unistack_aot.schedule.recompute import RECOMPUTE, weigh
 from unistack_aot.schedule.row_joins import JOIN_ROWS
 from unistack_aot.schedule.uses import UseTable, cost, is_movement, touched
 
@@ -39,8 +41,10 @@ class Fuser:
     """One block of steps under fusion."""
 
     buffers: dict[str, Buffer]
-    uses: UseTable
+    ranges: Ranges
+    machine: Machine | None
     decisions: list[Decision]
+    uses: UseTable
 
     def run(self) -> tuple[Step, ...]:
         """All fusions, in the order that leaves most for the later ones."""
@@ -49,6 +53,8 @@ class Fuser:
         self.sweep(self.extend)
         self.sweep(self.join_rows)
         self.sweep(self.extend)
+        if self.machine is not None:
+            self.sweep(self.recompute)
         return self.uses.left()
 
     def sweep(self, fusion: Callable[[int, Launch], None]) -> None:
@@ -76,7 +82,7 @@ class Fuser:
                 return
             fresh[place] = found
         chosen = f"{len(readers)} reader(s) compute it in place"
-        self.apply("inline", position, fresh, (result,), chosen)
+        self.apply("fuse-inline", position, fresh, (result,), chosen)
 
     def extend(self, position: int, launch: Launch) -> None:
         """Apply the only reader of a result, a map over the same indices, before the result is stored."""
@@ -93,7 +99,7 @@ class Fuser:
         if isinstance(found, No) or size(found.kernel) > MOST_NODES:
             return
         chosen = f"applied before the store of {reader.writes()[0]}"
-        self.apply("epilogue", position, {place: found}, (result,), chosen)
+        self.apply("fuse-epilogue", position, {place: found}, (result,), chosen)
 
     def join_rows(self, position: int, launch: Launch) -> None:
         """Join a fold with a reader that runs over the same rows; folded values stay in registers."""
@@ -115,7 +121,28 @@ class Fuser:
             return
         gone = tuple(r for r in results if r not in keep)
         chosen = f"kept in registers for {reader.writes()[0]}"
-        self.apply("row", position, {first: found}, gone, chosen)
+        self.apply("fuse-row", position, {first: found}, gone, chosen)
+
+    def recompute(self, position: int, launch: Launch) -> None:
+        """Compute a map again in each of its readers where the machine's numbers say that it pays."""
+        found = map_store(launch.kernel)
+        if self.machine is None or found is None or is_movement(found[1].value):
+            return
+        (result,) = launch.writes()
+        places = self.uses.readers(result)
+        readers = [r for r in map(self.uses.launch, places) if r is not None]
+        if not readers or not self.private(result):
+            return
+        if not all(fits_inside(launch, reader) for reader in readers):
+            return
+        fresh = RECOMPUTE(launch, readers, result, self.machine, self.ranges)
+        if isinstance(fresh, No):
+            return
+        because = str(weigh(launch, readers, result, self.machine, self.ranges))
+        chosen = f"{len(readers)} kernel(s) that read it compute it again"
+        self.apply(
+            "recompute", position, dict(zip(places, fresh, strict=True)), (result,), chosen, because
+        )
 
     def private(self, buffer: str) -> bool:
         """Whether only launches of this block use a buffer, and its memory is ours."""
@@ -128,8 +155,9 @@ class Fuser:
         fresh: dict[int, Launch],
         gone: Sequence[str],
         chosen: str,
+        because: str = "",
     ) -> None:
-        """Put the fused launches in place, and record each buffer that is gone with the far bytes it took."""
+        """Put the fused launches in place, and record each buffer that is gone: why, or the far bytes it took."""
         launch = self.uses.launch(position)
         assert launch is not None
         for place, found in fresh.items():
@@ -140,10 +168,8 @@ class Fuser:
             buffer = self.buffers[result]
             saved = text(buffer.elements * buffer.dtype.bytes * 2)
             where = ", ".join(launch.origins[:3]) or result
-            because = f"saves {saved} far bytes"
-            self.decisions.append(
-                Decision(f"fuse-{kind}", where, chosen, because, value=result, into=into)
-            )
+            why = because or f"saves {saved} far bytes"
+            self.decisions.append(Decision(kind, where, chosen, why, value=result, into=into))
 
 
 def pays_inside(producer: Launch, reader: Launch, result: str, readers: int) -> Yes | No:
@@ -152,12 +178,8 @@ def pays_inside(producer: Launch, reader: Launch, result: str, readers: int) -> 
     assert found is not None
     _, store = found
     moves = is_movement(store.value)
-    if reader.kernel.reinterprets and not moves:
-        return No("the reader costs nothing as a view")
-    if len(reader.args) + len(producer.args) - 2 > MOST_PARAMS:
-        return No("too many buffers in one kernel")
-    if sum(1 for _ in postorder(store.value)) + size(reader.kernel) > MOST_NODES:
-        return No("the kernel would grow too large")
+    if isinstance(refusal := fits_inside(producer, reader), No):
+        return refusal
     if contracts(reader.kernel) and not moves:
         return No("a contraction would recompute it for every product")
     if readers > 1 and not moves and not constant_like(store.value):
@@ -170,40 +192,67 @@ def pays_inside(producer: Launch, reader: Launch, result: str, readers: int) -> 
     return YES
 
 
+def fits_inside(producer: Launch, reader: Launch) -> Yes | No:
+    """Whether one kernel may hold a map and its reader."""
+    found = map_store(producer.kernel)
+    assert found is not None
+    value = found[1].value
+    if reader.kernel.reinterprets and not is_movement(value):
+        return No("the reader costs nothing as a view")
+    if len(reader.args) + len(producer.args) - 2 > MOST_PARAMS:
+        return No("too many buffers in one kernel")
+    if sum(1 for _ in postorder(value)) + size(reader.kernel) > MOST_NODES:
+        return No("the kernel would grow too large")
+    return YES
+
+
 def _gathers(launch: Launch) -> bool:
     """Whether a launch reads at places that depend on data."""
     loads = all_loads(launch.kernel.body)
     return any(isinstance(entry, Scalar) for load in loads for entry in load.index)
 
 
-def fuse(program: Program) -> tuple[Program, tuple[Decision, ...]]:
-    """Fuse within every block of steps."""
+def fuse(
+    program: Program, ranges: Ranges, machine: Machine | None = None
+) -> tuple[Program, tuple[Decision, ...]]:
+    """Fuse within every block of steps; without a machine nothing is recomputed that several kernels read."""
     decisions: list[Decision] = []
-    buffers = program.by_name()
-    steps = _fuse_block(program.steps, buffers, set(), decisions)
+    block = Block(program.by_name(), ranges, machine, decisions)
+    steps = block.fused(program.steps, set())
     return Program(program.name, program.buffers, steps), tuple(decisions)
 
 
-def _fuse_block(
-    steps: tuple[Step, ...],
-    buffers: dict[str, Buffer],
-    outer: set[str],
-    decisions: list[Decision],
-) -> tuple[Step, ...]:
-    inner: list[Step] = []
-    for position, step in enumerate(steps):
-        match step:
-            case HostIf():
-                others = _touched_elsewhere(steps, position) | outer
-                then = _fuse_block(step.then, buffers, others, decisions)
-                otherwise = _fuse_block(step.otherwise, buffers, others, decisions)
-                inner.append(replace(step, then=then, otherwise=otherwise))
-            case HostLoop():
-                held = _touched_elsewhere(steps, position) | outer | touched(replace(step, body=()))
-                inner.append(replace(step, body=_fuse_block(step.body, buffers, held, decisions)))
-            case _:
-                inner.append(step)
-    return Fuser(buffers, UseTable(inner, outer), decisions).run()
+@dataclass(frozen=True, slots=True)
+class Block:
+    """What the fusion of a block of steps needs, and of the blocks inside it."""
+
+    buffers: dict[str, Buffer]
+    ranges: Ranges
+    machine: Machine | None
+    decisions: list[Decision]
+
+    def fused(self, steps: tuple[Step, ...], outer: set[str]) -> tuple[Step, ...]:
+        """The steps after fusion; `outer` are buffers that steps around the block use."""
+        inner: list[Step] = []
+        for position, step in enumerate(steps):
+            match step:
+                case HostIf():
+                    others = _touched_elsewhere(steps, position) | outer
+                    then = self.fused(step.then, others)
+                    inner.append(
+                        replace(step, then=then, otherwise=self.fused(step.otherwise, others))
+                    )
+                case HostLoop():
+                    held = (
+                        _touched_elsewhere(steps, position)
+                        | outer
+                        | touched(replace(step, body=()))
+                    )
+                    inner.append(replace(step, body=self.fused(step.body, held)))
+                case _:
+                    inner.append(step)
+        uses = UseTable(inner, outer)
+        return Fuser(self.buffers, self.ranges, self.machine, self.decisions, uses).run()
 
 
 def _touched_elsewhere(steps: tuple[Step, ...], position: int) -> set[str]:

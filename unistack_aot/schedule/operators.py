@@ -9,6 +9,16 @@ from unistack_aot.schedule.in_place import UPDATE
 from unistack_aot.schedule.inlining import INLINE
 from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import Operator
+from unistack_aot.schedule.recompute import RECOMPUTE
 from unistack_aot.schedule.row_joins import JOIN_ROWS
 
-OPERATORS: tuple[Operator[..., Any], ...] = (INLINE, EPILOGUE, JOIN_ROWS, SPLIT, FUSE, BIND, UPDATE)
+OPERATORS: tuple[Operator[..., Any], ...] = (
+    INLINE,
+    EPILOGUE,
+    JOIN_ROWS,
+    RECOMPUTE,
+    SPLIT,
+    FUSE,
+    BIND,
+    UPDATE,
+)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Range, Ranges
+from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.passes import Pass, sequence
 from unistack_aot.mcir.canonical import closed, opened
 from unistack_aot.mcir.program import Program
@@ -36,11 +37,12 @@ EACH_PASS = 2  # the verification level from which every pass is checked
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A program under way, its constants by digest, bounds of its dimensions, and the decisions so far."""
+    """A program under way, its constants by digest, bounds of its dimensions, the machine, and the decisions so far."""
 
     program: Program
     constants: Mapping[str, NDArray[Any]]
     ranges: Ranges = field(default_factory=dict[str, Range])
+    machine: Machine | None = None
     decisions: tuple[Decision, ...] = ()
 
 
@@ -53,7 +55,7 @@ def _tidy(work: Work) -> Work:
 
 
 def _fuse(work: Work) -> Work:
-    program, decisions = fuse(work.program)
+    program, decisions = fuse(work.program, work.ranges, work.machine)
     return replace(work, program=program, decisions=(*work.decisions, *decisions))
 
 
@@ -107,9 +109,14 @@ def prepare(
     constants: Mapping[str, NDArray[Any]],
     ranges: Ranges | None = None,
     level: int = 1,
+    machine: Machine | None = None,
 ) -> tuple[Program, tuple[Decision, ...]]:
-    """The fused program with canonical kernels, and why; verification level 2 checks it after each pass."""
-    done = SHARED.run(Work(program, constants, ranges or {}), _checks(PREPARED, level))
+    """The fused program with canonical kernels, and why; verification level 2 checks it after each pass.
+
+    The machine's numbers say which maps are computed again rather than stored; without one, none that costs anything.
+    """
+    work = Work(program, constants, ranges or {}, machine)
+    done = SHARED.run(work, _checks(PREPARED, level))
     return done.program, done.decisions
 
 

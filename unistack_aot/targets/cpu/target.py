@@ -62,9 +62,10 @@ def toolchain(level: str) -> str:
 
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
     """Decide every kernel for this level."""
-    program, fused = prepare(program, constants, request.ranges, request.verify)
+    target = request.on(machine(request.level))
+    program, fused = prepare(program, constants, request.ranges, request.verify, target)
     program, laid = choose_layouts(program, BLOCK, request.ranges)
-    legal = legalize(program, dict(constants), request, request.on(machine(request.level)))
+    legal = legalize(program, dict(constants), request, target)
     program, reused = finish(legal.program, request.ranges, request.verify)
     decided = (*fused, *laid, *legal.decisions, *reused)
     return Scheduled(program, legal.constants, decided, legal.choices)

@@ -63,12 +63,13 @@ class DeviceTarget:
 
     def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
         """Decide every kernel for this generation."""
-        program, fused = prepare(program, constants, request.ranges, request.verify)
+        machine = request.on(self.machine(request.level))
+        program, fused = prepare(program, constants, request.ranges, request.verify, machine)
         program, kept, realised = legalize(
             program,
             dict(constants),
             request.ranges,
-            request.on(self.machine(request.level)),
+            machine,
             request.precision,
             request.avoid,
         )

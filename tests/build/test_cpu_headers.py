@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 import pytest
+
+from tests.build.foreign import COMPILER, ForeignLibrary, why_not
+from unistack_aot.targets.cpu.build import LEVELS, march
+from unistack_aot.targets.toolchain import probe_tool
 
 Array = npt.NDArray[Any]
 
@@ -48,26 +53,37 @@ def runs_here(isa: str) -> bool:
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param("x86-64-v2", marks=pytest.mark.slow), "x86-64-v3", "x86-64-v4"],
+    params=[
+        pytest.param("x86-64-v2", marks=pytest.mark.slow),
+        "x86-64-v3",
+        "x86-64-v4",
+        pytest.param("aarch64", marks=pytest.mark.slow),
+    ],
 )
-def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     isa: str = request.param
-    if not runs_here(isa):
+    folder = tmp_path_factory.mktemp("cpu_headers")
+    if isa == "aarch64":
+        if reason := why_not():
+            pytest.skip(reason)
+        foreign = ForeignLibrary(
+            build(COMPILER, LEVELS[isa].march, folder / f"{isa}.so", "-shared"), folder
+        )
+        yield foreign
+        foreign.close()
+    elif runs_here(isa):
+        yield ctypes.CDLL(str(build("g++", isa, folder / f"{isa}.so", "-shared")))
+    else:
         pytest.skip(f"this machine cannot run {isa}")
-    out = tmp_path_factory.mktemp("cpu_headers") / f"{isa}.so"
-    command = [
-        "g++",
-        *FLAGS,
-        f"-march={isa}",
-        f"-I{INCLUDE}",
-        "-shared",
-        str(SOURCE),
-        "-o",
-        str(out),
-    ]
-    done = subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def build(compiler: str, march: str, out: Path, *flags: str) -> Path:
+    command = [compiler, *FLAGS, f"-march={march}", f"-I{INCLUDE}", *flags]
+    done = subprocess.run(
+        [*command, str(SOURCE), "-o", str(out)], check=False, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
-    return ctypes.CDLL(str(out))
+    return out
 
 
 def ptr(a: Array) -> ctypes.c_void_p:
@@ -426,6 +442,11 @@ def test_attention(
     np.testing.assert_allclose(out, want, rtol=2e-5, atol=2e-5)
 
 
+def only_in_this_process(lib: Any) -> None:
+    if isinstance(lib, ForeignLibrary):
+        pytest.skip("threads and forks of this process are not those of the emulated one")
+
+
 def test_pool_runs_each_task_once(lib: ctypes.CDLL) -> None:
     lib.count_tasks.restype = ctypes.c_int64
     for threads, tasks in ((1, 5), (2, 1), (2, 7), (3, 100), (4, 2)):
@@ -433,6 +454,7 @@ def test_pool_runs_each_task_once(lib: ctypes.CDLL) -> None:
 
 
 def test_pool_serves_several_callers(lib: ctypes.CDLL) -> None:
+    only_in_this_process(lib)
     lib.count_tasks.restype = ctypes.c_int64
     totals: list[int] = []
     callers = [
@@ -447,6 +469,7 @@ def test_pool_serves_several_callers(lib: ctypes.CDLL) -> None:
 
 
 def test_pool_survives_fork(lib: ctypes.CDLL) -> None:
+    only_in_this_process(lib)
     lib.count_tasks.restype = ctypes.c_int64
     assert lib.count_tasks(2, ctypes.c_int64(4), 3) == 30
     child = os.fork()
@@ -455,25 +478,18 @@ def test_pool_survives_fork(lib: ctypes.CDLL) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-def syntax_check(command: list[str], out: Path) -> None:
-    """Compile to an object file; the code is not run."""
+@pytest.mark.slow
+@pytest.mark.parametrize("isa", LEVELS)
+def test_compiles_with_zig(isa: str, tmp_path: Path) -> None:
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("no ziglang package in this environment")
+    level = LEVELS[isa]
+    triple = f"{level.architecture}-linux-gnu"
+    tool = probe_tool((sys.executable, "-m", "ziglang", "c++", "-target", triple))
+    assert tool is not None
     flags = [f for f in FLAGS if f != "-O3"]
-    done = subprocess.run(
-        [*command, "-O1", *flags, f"-I{INCLUDE}", "-c", str(SOURCE), "-o", str(out)],
-        check=False,
-        capture_output=True,
-        text=True,
-    )
+    out = tmp_path / f"{isa}.o"
+    command = [*tool.command, "-O1", *flags, march(tool, level), f"-I{INCLUDE}", "-c", str(SOURCE)]
+    done = subprocess.run([*command, "-o", str(out)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 0
-
-
-@pytest.mark.slow
-def test_compiles_for_aarch64(tmp_path: Path) -> None:
-    if shutil.which("aarch64-linux-gnu-g++"):
-        command = ["aarch64-linux-gnu-g++"]
-    elif importlib.util.find_spec("ziglang"):
-        command = [sys.executable, "-m", "ziglang", "c++", "-target", "aarch64-linux-gnu"]
-    else:
-        pytest.skip("no cross compiler for aarch64 (aarch64-linux-gnu-g++ or the ziglang package)")
-    syntax_check(command, tmp_path / "aarch64.o")

@@ -22,7 +22,7 @@ from unistack_aot.targets.toolchain import probe_tool
 ROOT = Path(__file__).resolve().parents[2]
 FAILING = """\
 #!/bin/sh
-case "$*" in *--version*) echo "broken 1.0"; exit 0;; esac
+case "$*" in *--version*|*" -E "*) echo "broken 1.0"; exit 0;; esac
 echo "kernels_0.cpp:3:1: error: the disk of the compiler is full of bees" >&2
 exit 1
 """
@@ -157,7 +157,7 @@ def test_no_room_for_what_compilers_write(
 
 SLOW = """\
 #!/bin/sh
-case "$*" in *--version*) echo "slow 1.0"; exit 0;; esac
+case "$*" in *--version*|*" -E "*) echo "slow 1.0"; exit 0;; esac
 touch "$MARK"
 exec sleep 60
 """

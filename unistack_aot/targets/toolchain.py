@@ -65,11 +65,12 @@ class Outcome:
 
 @cache
 def probe_tool(command: tuple[str, ...]) -> Tool | None:
-    """The tool if its command runs, with its version text; None if it is not here."""
+    """The tool if its command runs, with its version text (but no place of this machine); None if it is not here."""
     if shutil.which(command[0]) is None:
         return None
     ran = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
-    return Tool(command, ran.stdout.strip()) if ran.returncode == 0 else None
+    words = [line for line in ran.stdout.splitlines() if not line.startswith("InstalledDir:")]
+    return Tool(command, "\n".join(words).strip()) if ran.returncode == 0 else None
 
 
 @cache

@@ -35,19 +35,24 @@ FLAGS = (
 
 @dataclass(frozen=True, slots=True)
 class Isa:
-    """An instruction-set level: compiler flags, and the CPU features a machine must have to run it."""
+    """An instruction-set level: its architecture, compiler flags, and the CPU features a machine must have to run it.
+
+    `zig` is how pip's ziglang spells `march`.
+    """
 
     name: str
-    march: tuple[str, ...]
+    architecture: str
+    march: str
+    zig: str
     needs: tuple[str, ...]
     vector_bytes: int
 
 
 LEVELS = {
-    "x86-64-v2": Isa("x86-64-v2", ("-march=x86-64-v2",), (), 16),
-    "x86-64-v3": Isa("x86-64-v3", ("-march=x86-64-v3",), (), 32),
-    "x86-64-v4": Isa("x86-64-v4", ("-march=x86-64-v4",), (), 64),
-    "aarch64": Isa("aarch64", ("-march=armv8.2-a+fp16",), (), 16),
+    "x86-64-v2": Isa("x86-64-v2", "x86_64", "x86-64-v2", "x86_64_v2", (), 16),
+    "x86-64-v3": Isa("x86-64-v3", "x86_64", "x86-64-v3", "x86_64_v3", (), 32),
+    "x86-64-v4": Isa("x86-64-v4", "x86_64", "x86-64-v4", "x86_64_v4", (), 64),
+    "aarch64": Isa("aarch64", "aarch64", "armv8.2-a+fp16", "generic+v8_2a+fullfp16", (), 16),
 }
 
 
@@ -56,45 +61,62 @@ SHIPPED = {"x86_64": ("x86-64-v4", "x86-64-v3"), "aarch64": ("aarch64",)}
 
 
 def shipped() -> tuple[str, ...]:
-    """The levels of a plain `cpu` that the compiler here knows; the widest of all machines is always among them."""
+    """The levels of a plain `cpu` that a compiler here knows; the widest of all machines is always among them."""
     *better, least = SHIPPED.get(platform.machine(), SHIPPED["x86_64"])
-    return (*(name for name in better if accepts(compiler(LEVELS[name]), LEVELS[name])), least)
-
-
-@cache
-def accepts(tool: Tool, isa: Isa) -> bool:
-    """Whether a compiler knows the flags of a level (g++ learnt x86-64-v4 in version 11)."""
-    command = [*tool.command, *isa.march, "-fsyntax-only", "-x", "c++", os.devnull]
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+    return (*(name for name in better if _found(LEVELS[name]) is not None), least)
 
 
 def compiler(isa: Isa) -> Tool:
     """The C++ compiler for this level: UA_CXX, g++, clang++, or pip's ziglang; MissingTool says how to get one."""
-    named = environment().cxx
-    candidates: list[tuple[str, ...]] = [tuple(named.split())] if named else []
-    if isa.name == "aarch64":
-        candidates.append(("aarch64-linux-gnu-g++",))
-    elif not named:
-        candidates += [("g++",), ("clang++",)]
-    if find_spec("ziglang") is not None:
-        target = "aarch64-linux-gnu" if isa.name == "aarch64" else "x86_64-linux-gnu"
-        candidates.append((sys.executable, "-m", "ziglang", "c++", "-target", target))
-    for command in candidates:
-        found = probe_tool(command)
-        if found is not None:
-            return found
+    found = _found(isa)
+    if found is not None:
+        return found
+    cross = "" if isa.architecture == platform.machine() else f" that builds for {isa.architecture}"
     raise MissingTool(
         f"no C++ compiler for cpu:{isa.name}",
-        at=", ".join(" ".join(c) for c in candidates) or "PATH",
-        hint="install g++ or clang, or: pip install 'unistack-aot[cpu]'",
+        at=", ".join(" ".join(c) for c in _candidates(isa)) or "PATH",
+        hint=f"install g++ or clang{cross}, or: pip install 'unistack-aot[cpu]'",
     )
+
+
+def march(tool: Tool, isa: Isa) -> str:
+    """The flag that asks a compiler for a level."""
+    zig = any(Path(word).name in ("zig", "ziglang") for word in tool.command)
+    return f"-march={isa.zig if zig else isa.march}"
+
+
+def _found(isa: Isa) -> Tool | None:
+    """The first compiler that is here and knows the level (g++ learnt x86-64-v4 in version 11)."""
+    for command in _candidates(isa):
+        tool = probe_tool(command)
+        if tool is not None and _accepts(tool, isa):
+            return tool
+    return None
+
+
+def _candidates(isa: Isa) -> tuple[tuple[str, ...], ...]:
+    """Commands that may build for a level, the preferred one first; UA_CXX takes the place of this machine's own."""
+    named, triple = environment().cxx, f"{isa.architecture}-linux-gnu"
+    own = (tuple(named.split()),) if named else (("g++",), ("clang++",))
+    cross = ((f"{triple}-g++",),) if isa.architecture != platform.machine() else ()
+    commands = (*cross, *own) if not named else (*own, *cross)
+    if find_spec("ziglang") is None:
+        return commands
+    return (*commands, (sys.executable, "-m", "ziglang", "c++", "-target", triple))
+
+
+@cache
+def _accepts(tool: Tool, isa: Isa) -> bool:
+    command = [*tool.command, march(tool, isa), "-E", "-x", "c++", os.devnull]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def object_job(isa: Isa, name: str, text: str) -> Job:
     """Compile one translation unit."""
-    arguments = (*FLAGS, *isa.march, "-c", f"{name}.cpp", "-o", f"{name}.o")
+    tool = compiler(isa)
+    arguments = (*FLAGS, march(tool, isa), "-c", f"{name}.cpp", "-o", f"{name}.o")
     sources = ((f"{name}.cpp", text.encode()),)
-    return Job(compiler(isa), arguments, sources, f"{name}.o", includes=(INCLUDE,))
+    return Job(tool, arguments, sources, f"{name}.o", includes=(INCLUDE,))
 
 
 def link_job(isa: Isa, objects: tuple[tuple[str, bytes], ...]) -> Job:

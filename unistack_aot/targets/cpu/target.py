@@ -22,6 +22,7 @@ from unistack_aot.targets.cpu.build import (
     LEVELS,
     compiler,
     link_job,
+    march,
     object_job,
     shipped,
 )
@@ -57,7 +58,8 @@ def machine(level: str) -> Machine:
 def toolchain(level: str) -> str:
     """Compiler, flags and device headers."""
     isa = LEVELS[level]
-    return " ".join((compiler(isa).version, *FLAGS, *isa.march, folder_digest(INCLUDE)))
+    tool = compiler(isa)
+    return " ".join((tool.version, *FLAGS, march(tool, isa), folder_digest(INCLUDE)))
 
 
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:

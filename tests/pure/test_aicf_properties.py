@@ -13,10 +13,12 @@ from unistack_aot.aicf.parse import parse_example
 from unistack_aot.aicf.properties import (
     affine_in,
     commutative,
+    direction,
     formula_of,
     homomorphism,
     increasing,
     linear_in,
+    total,
     zero_preserving,
 )
 from unistack_aot.aicf.verify import verify
@@ -90,9 +92,14 @@ def test_derived_properties_hold_in_numbers(cls: type[Pointwise], given) -> None
     found = op.formula([kind.dtype])
     grid = np.linspace(-3, 3, 241).astype(kind.dtype.numpy)
     values = np.asarray(op.reference(grid), np.float64)
-    if increasing(found):
+    if direction(found):
         known = values[~np.isnan(values)]
-        assert (np.diff(known) >= -1e-6).all()
+        assert (direction(found) * np.diff(known) >= -1e-6).all()
+    if total(found):
+        few = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e4, -1e4], kind.dtype.numpy)
+        for given in (grid, few):
+            got = np.asarray(op.reference(given), np.float64)
+            np.testing.assert_array_equal(np.isnan(got), np.isnan(given.astype(np.float64)))
     if zero_preserving(found):
         assert op.reference(np.zeros(1, kind.dtype.numpy))[0] == 0
 
@@ -101,6 +108,8 @@ def test_flags() -> None:
     assert homomorphism(formula("exp(%x: f32[2])")) == ("add", "mul")
     assert homomorphism(formula("tanh(%x: f32[2])")) is None
     assert increasing(formula("relu(%x: f32[2])")) and not increasing(formula("neg(%x: f32[2])"))
+    assert total(formula("relu(%x: f32[2])")) and not total(formula("log(%x: f32[2])"))
+    assert direction(formula("neg(%x: f32[2])")) == -1 and not direction(formula("abs(%x: f32[2])"))
     assert zero_preserving(formula("tanh(%x: f32[2])"))
     assert not zero_preserving(formula("exp(%x: f32[2])"))
     assert commutative(formula("add(%x: f32[2], %y: f32[2])"))

@@ -14,10 +14,13 @@ from unistack_aot.ir.rewrite import Log
 from unistack_aot.ops.attention import Attention
 from unistack_aot.rules import apply_phase
 
-SPECIAL = (0.0, -0.0, np.inf, -np.inf, np.nan, 1.5, -2.0)
+FINITE = (0.0, -0.0, np.nan, 1.5, -2.0)
+SPECIAL = (*FINITE, np.inf, -np.inf)
 
 
-def special_feeds(feeds: dict[str, Array], seed: int) -> dict[str, Array]:
+def special_feeds(
+    feeds: dict[str, Array], seed: int, values: tuple[float, ...] = SPECIAL
+) -> dict[str, Array]:
     """Floats replaced by special ones: all of them for even seeds, else one in five."""
     rng = np.random.default_rng(seed)
     found: dict[str, Array] = {}
@@ -25,7 +28,7 @@ def special_feeds(feeds: dict[str, Array], seed: int) -> dict[str, Array]:
         if value.dtype.kind in "biu":
             found[name] = value
             continue
-        drawn = rng.choice(SPECIAL, value.shape).astype(value.dtype)
+        drawn = rng.choice(values, value.shape).astype(value.dtype)
         some = rng.random(value.shape) < (1.0 if seed % 2 == 0 else 0.2)
         found[name] = np.where(some, drawn, value)
     return found
@@ -50,8 +53,10 @@ def test_special_values(rule, text: str) -> None:
     after = apply_phase(before, (rule,), Log())
     if causal(after):
         pytest.skip("the causal form does not look at later keys at all")
+    # the order of sums decides whether infinities meet; docs/aicf.md states it
+    values = FINITE if "reassociated" in rule.needs else SPECIAL
     for seed in range(20):
-        feeds = special_feeds(feeds_of(before), seed)
+        feeds = special_feeds(feeds_of(before), seed, values)
         left, right = evaluate_graph(before, feeds), evaluate_graph(after, feeds)
         for name, value in left.items():
             if value.dtype.kind == "f":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -14,6 +15,20 @@ from unistack_aot.base.dtypes import dtype_of
 from unistack_aot.base.errors import IRError
 
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Along:
+    """How an operation of two operands is linear in one of them: which axes run along with its axes.
+
+    `result` maps result axes, `data` axes of the other operand, to axes of this operand: scaling
+    there is scaling this operand there. Parts of this operand along an axis of `parts` give parts
+    of the result, each by itself.
+    """
+
+    result: Mapping[int, int]
+    data: Mapping[int, int]
+    parts: tuple[int, ...] = ()
 
 
 class Op:
@@ -43,6 +58,10 @@ class Op:
     def sums(self) -> bool:
         """Whether every result element is a sum that starts from +0, so that none is -0."""
         return False
+
+    def along(self, at: int, *types: Type) -> Along | None:
+        """How it is linear in operand `at`, the other held fixed; None where it is not, or not by axes."""
+        return None
 
     def reference(self, *arrays: Array) -> Array | tuple[Array, ...]:
         """The meaning, in numpy; computes in the dtype it is given (f64 gives the float64 evaluation)."""

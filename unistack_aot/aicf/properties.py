@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import isfinite, isnan
 from typing import Protocol, runtime_checkable
 
 from unistack_aot.aicf.node import Node
@@ -18,6 +19,8 @@ PROPERTIES: dict[str, str] = {
     "linear": "f(a x + b y) = a f(x) + b f(y) in one operand, the others held fixed",
     "bilinear": "linear in each of two operands",
     "increasing": "x <= y implies f(x) <= f(y): f passes max and min",
+    "decreasing": "x <= y implies f(x) >= f(y): f turns max into min",
+    "total": "f(x) is NaN where x is, and nowhere else",
     "zero-preserving": "f(0) = 0: f passes zero padding",
     "homomorphism": "f(x . y) = f(x) * f(y), such as exp(x + y) = exp(x) exp(y)",
     "pointwise": "element i of the result depends on element i of each operand only",
@@ -25,6 +28,7 @@ PROPERTIES: dict[str, str] = {
     "shift-invariant": "f(x + c) = f(x) for c constant along the folded axis",
     "associative": "the merge of partial results does not depend on how they are grouped",
     "distributive": "a sum times a factor is the sum of the products",
+    "reassociated": "sums are taken in another order: infinities of operands may become NaN, or not",
     "exact": "the value is the same to the last bit",
 }
 
@@ -145,36 +149,90 @@ def linear_in(formula: Scalar, k: int) -> bool:
     return found is not None and found.shift is None
 
 
-@lru_cache(1 << 14)
 def increasing(formula: Scalar) -> bool:
     """Whether a formula of one operand never decreases; only what its functions' flags prove."""
-    return _increasing(formula) and all(
-        not isinstance(part, Arg) or part.index == 0 for part in postorder(formula)
+    return direction(formula) == 1
+
+
+@lru_cache(1 << 14)
+def direction(formula: Scalar) -> int:
+    """1 where a formula of one operand never decreases, -1 where it never increases, 0 if unknown."""
+    sign = 1
+    for part in _chain(formula):
+        sign *= 1 if isinstance(part, Cast) else _step(part)
+    return sign if _is_chain(formula) else 0
+
+
+@lru_cache(1 << 14)
+def total(formula: Scalar) -> bool:
+    """Whether a formula of one operand is NaN where the operand is, and nowhere else."""
+    return _is_chain(formula) and all(
+        isinstance(part, Cast) or _keeps_numbers(part) for part in _chain(formula)
     )
 
 
-def _increasing(formula: Scalar) -> bool:
-    chain = formula
-    while not isinstance(chain, Arg):
-        if not isinstance(chain, Call):
-            return False
-        inner = [a for a in chain.args if not isinstance(a, Lit)]
-        if len(inner) != 1:
-            return False
-        flagged = FUNCTIONS[chain.fn].increasing or chain.fn in ("add", "min", "max")
-        first = chain.fn == "sub" and chain.args[0] is inner[0]
-        if not (flagged or first or _scaled_up(chain)):
-            return False
-        chain = inner[0]
-    return True
+def _inner(part: Scalar) -> Scalar | None:
+    """What a step of a chain is applied to: the only operand that is no number."""
+    if isinstance(part, Cast):
+        floats = part.dtype.is_float and part.value.dtype.is_float
+        return part.value if floats else None
+    if not isinstance(part, Call):
+        return None
+    inner = [a for a in part.args if not isinstance(a, Lit)]
+    return inner[0] if len(inner) == 1 else None
 
 
-def _scaled_up(part: Call) -> bool:
-    """Multiplication or division by a positive literal."""
-    factors = [a.value for a in part.args if isinstance(a, Lit)]
-    if part.fn == "div" and isinstance(part.args[0], Lit):
-        return False
-    return part.fn in ("mul", "div") and len(factors) == 1 and factors[0] > 0
+def _chain(formula: Scalar) -> Iterator[Call | Cast]:
+    """The steps from the outermost on, down to the operand or to what is no such step."""
+    part = formula
+    while (inner := _inner(part)) is not None:
+        assert isinstance(part, Call | Cast)
+        yield part
+        part = inner
+
+
+def _is_chain(formula: Scalar) -> bool:
+    """Whether the steps lead from the result to operand 0."""
+    part = formula
+    while (inner := _inner(part)) is not None:
+        part = inner
+    return isinstance(part, Arg) and part.index == 0
+
+
+def _step(part: Call) -> int:
+    """The direction of one function of one operand and numbers."""
+    first = not isinstance(part.args[0], Lit)
+    numbers = [a.value for a in part.args if isinstance(a, Lit)]
+    if any(isnan(n) for n in numbers):
+        return 0
+    match part.fn:
+        case "add" | "min" | "max":
+            return 1
+        case "neg":
+            return -1
+        case "sub":
+            return 1 if first else -1
+        case "mul" if numbers:
+            return (numbers[0] > 0) - (numbers[0] < 0)
+        case "div" if first and numbers:
+            return (numbers[0] > 0) - (numbers[0] < 0)
+        case _:
+            return int(FUNCTIONS[part.fn].increasing)
+
+
+def _keeps_numbers(part: Call) -> bool:
+    """Whether one step is NaN only of NaN."""
+    numbers = [a.value for a in part.args if isinstance(a, Lit)]
+    match part.fn:
+        case "min" | "max":
+            return not any(isnan(n) for n in numbers)
+        case "add" | "sub":
+            return all(isfinite(n) for n in numbers)
+        case "mul" | "div":
+            first = not isinstance(part.args[0], Lit)
+            return (first or part.fn == "mul") and all(isfinite(n) and n != 0 for n in numbers)
+        case _:
+            return FUNCTIONS[part.fn].total
 
 
 @lru_cache(1 << 14)

@@ -20,7 +20,8 @@ class Function:
 
     `evaluate` works on numpy arrays elementwise; `result` gives the dtype or None where it is undefined.
     `increasing`: a <= b implies f(a) <= f(b), so f passes max and min. `zero_preserving`: f(0) = 0, so f passes
-    zero padding. `turns` = (outer, inner): f(a outer b) = f(a) inner f(b), e.g. exp turns add into mul.
+    zero padding. `total`: f(a) is NaN for NaN and for nothing else. `turns` = (outer, inner):
+    f(a outer b) = f(a) inner f(b), e.g. exp turns add into mul.
     `cost` is in floating-point operations, for the cost model.
     """
 
@@ -30,6 +31,7 @@ class Function:
     result: DtypeRule
     increasing: bool = False
     zero_preserving: bool = False
+    total: bool = False
     commutative: bool = False
     associative: bool = False
     turns: tuple[str, str] | None = None
@@ -129,42 +131,46 @@ for _name, _evaluate, _properties in (
     _declare(_name, 2, _evaluate, _numeric, **_properties)
 
 for _name, _evaluate, _properties in (
-    ("neg", np.negative, {"zero_preserving": True}),
-    ("abs", np.abs, {"zero_preserving": True}),
-    ("sign", np.sign, {"zero_preserving": True, "increasing": True}),
+    ("neg", np.negative, {"total": True, "zero_preserving": True}),
+    ("abs", np.abs, {"total": True, "zero_preserving": True}),
+    ("sign", np.sign, {"total": True, "zero_preserving": True, "increasing": True}),
 ):
     _declare(_name, 1, _evaluate, _numeric, **_properties)
 
 for _name, _evaluate, _properties in (
-    ("exp", np.exp, {"increasing": True, "turns": ("add", "mul"), "cost": 10.0}),
+    ("exp", np.exp, {"total": True, "increasing": True, "turns": ("add", "mul"), "cost": 10.0}),
     ("log", np.log, {"increasing": True, "turns": ("mul", "add"), "cost": 10.0}),
     ("log1p", np.log1p, {"increasing": True, "zero_preserving": True, "cost": 12.0}),
-    ("expm1", np.expm1, {"increasing": True, "zero_preserving": True, "cost": 12.0}),
+    ("expm1", np.expm1, {"total": True, "increasing": True, "zero_preserving": True, "cost": 12.0}),
     ("sqrt", np.sqrt, {"increasing": True, "zero_preserving": True, "cost": 4.0}),
     ("rsqrt", lambda x: 1 / np.sqrt(x), {"cost": 5.0}),
     ("reciprocal", lambda x: 1 / np.asarray(x), {"cost": 4.0}),
-    ("tanh", np.tanh, {"increasing": True, "zero_preserving": True, "cost": 15.0}),
-    ("sigmoid", _sigmoid, {"increasing": True, "cost": 14.0}),
+    ("tanh", np.tanh, {"total": True, "increasing": True, "zero_preserving": True, "cost": 15.0}),
+    ("sigmoid", _sigmoid, {"total": True, "increasing": True, "cost": 14.0}),
     (
         "erf",
         lambda x: np.asarray(_erf(x), np.float64),
-        {"increasing": True, "zero_preserving": True, "cost": 20.0},
+        {"total": True, "increasing": True, "zero_preserving": True, "cost": 20.0},
     ),
     ("sin", np.sin, {"zero_preserving": True, "cost": 15.0}),
     ("cos", np.cos, {"cost": 15.0}),
     ("tan", np.tan, {"zero_preserving": True, "cost": 20.0}),
     ("asin", np.arcsin, {"increasing": True, "zero_preserving": True, "cost": 20.0}),
     ("acos", np.arccos, {"cost": 20.0}),
-    ("atan", np.arctan, {"increasing": True, "zero_preserving": True, "cost": 20.0}),
-    ("sinh", np.sinh, {"increasing": True, "zero_preserving": True, "cost": 20.0}),
-    ("cosh", np.cosh, {"cost": 20.0}),
-    ("asinh", np.arcsinh, {"increasing": True, "zero_preserving": True, "cost": 20.0}),
+    ("atan", np.arctan, {"total": True, "increasing": True, "zero_preserving": True, "cost": 20.0}),
+    ("sinh", np.sinh, {"total": True, "increasing": True, "zero_preserving": True, "cost": 20.0}),
+    ("cosh", np.cosh, {"total": True, "cost": 20.0}),
+    (
+        "asinh",
+        np.arcsinh,
+        {"total": True, "increasing": True, "zero_preserving": True, "cost": 20.0},
+    ),
     ("acosh", np.arccosh, {"cost": 20.0}),
     ("atanh", np.arctanh, {"increasing": True, "zero_preserving": True, "cost": 20.0}),
-    ("floor", np.floor, {"increasing": True, "zero_preserving": True}),
-    ("ceil", np.ceil, {"increasing": True, "zero_preserving": True}),
-    ("round_even", np.rint, {"increasing": True, "zero_preserving": True}),
-    ("trunc", np.trunc, {"increasing": True, "zero_preserving": True}),
+    ("floor", np.floor, {"total": True, "increasing": True, "zero_preserving": True}),
+    ("ceil", np.ceil, {"total": True, "increasing": True, "zero_preserving": True}),
+    ("round_even", np.rint, {"total": True, "increasing": True, "zero_preserving": True}),
+    ("trunc", np.trunc, {"total": True, "increasing": True, "zero_preserving": True}),
 ):
     _declare(_name, 1, _in_float(_evaluate), _floating, **_properties)
 

@@ -8,7 +8,7 @@ from string import ascii_lowercase
 import numpy as np
 
 from unistack_aot.aicf.node import Node
-from unistack_aot.aicf.op import Array, tensor
+from unistack_aot.aicf.op import Along, Array, tensor
 from unistack_aot.aicf.types import Shape, TensorType, Type
 from unistack_aot.base.dtypes import DType, dtype_of, i32
 from unistack_aot.base.errors import ExtentsDiffer, IRError
@@ -85,6 +85,17 @@ class Contract(TensorOp):
     def sums(self) -> bool:
         """Whether it has summed labels."""
         return not set(self.left + self.right) <= set(self.out)
+
+    def along(self, at: int, *types: Type) -> Along | None:
+        """By labels, where none repeats within an operand; labels of one operand alone are parts."""
+        mine, other = (self.left, self.right) if at == 0 else (self.right, self.left)
+        if len(set(mine)) < len(mine) or len(set(other)) < len(other):
+            return None
+        return Along(
+            {k: mine.index(c) for k, c in enumerate(self.out) if c in mine},
+            {k: mine.index(c) for k, c in enumerate(other) if c in mine},
+            tuple(k for k, c in enumerate(mine) if c in self.out and c not in other),
+        )
 
     def infer(self, *types: Type) -> Type:
         """Extents by label; narrow integers give i32."""

@@ -9,7 +9,7 @@ from string import ascii_lowercase
 import numpy as np
 
 from unistack_aot.aicf.node import Node
-from unistack_aot.aicf.op import Array, tensor
+from unistack_aot.aicf.op import Along, Array, tensor
 from unistack_aot.aicf.types import Shape, TensorType, Type
 from unistack_aot.base.dtypes import dtype_of
 from unistack_aot.base.errors import IRError
@@ -69,6 +69,16 @@ class Convolve(ConvolutionFamily):
     def sums(self) -> bool:
         """Over channels and taps."""
         return True
+
+    def along(self, at: int, *types: Type) -> Along | None:
+        """The weight's filters along result channels; its channels along those of x, if in no groups."""
+        if at != 1:
+            return None
+        if self.groups == 1:
+            return Along({1: 0}, {1: 1}, (0,))
+        x, w = self.checked(types)
+        depthwise = self.groups == x.shape[1] == w.shape[0]
+        return Along({1: 0}, {1: 0} if depthwise else {})
 
     def infer(self, *types: Type) -> Type:
         """Window counts; the dtype of the products' sums."""
@@ -145,6 +155,10 @@ class ConvolveTranspose(ConvolutionFamily):
             extra = self.extra[k] if self.extra else 0
             found.append(grown + extra - geometry.before[k] - geometry.after[k])
         return tuple(found)
+
+    def along(self, at: int, *types: Type) -> Along | None:
+        """The weight's filters along result channels, its channels along those of x, if in no groups."""
+        return Along({1: 1}, {1: 0}, (1,)) if at == 1 and self.groups == 1 else None
 
     def infer(self, *types: Type) -> Type:
         """Grown extents; the dtype of the products' sums."""

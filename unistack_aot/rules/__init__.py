@@ -15,7 +15,17 @@ from unistack_aot.base import options
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.ir.rewrite import Language, Log, rewrite
-from unistack_aot.rules import algebra, attention, matmul, online, reindex, shared, tidy
+from unistack_aot.rules import (
+    algebra,
+    attention,
+    chains,
+    extremes,
+    matmul,
+    online,
+    reindex,
+    shared,
+    tidy,
+)
 from unistack_aot.rules.checked import Checks
 from unistack_aot.rules.find import NodeJointRule, NodeRule
 from unistack_aot.rules.provenance import inherit, rebuilt
@@ -32,11 +42,20 @@ class Phase:
 
 
 # Attention is found before scales move into weights: its scale is part of its own meaning.
-PHASES: tuple[Phase, ...] = (
-    Phase("tidy", (*tidy.RULES, *reindex.RULES, *online.RULES)),
-    Phase("attention", attention.RULES),
-    Phase("algebra", (*tidy.RULES, *reindex.RULES, *algebra.RULES, *shared.RULES)),
-)
+# Contractions are joined once scales are in their weights: nothing folds through the slices.
+def phases(ranges: Ranges) -> tuple[Phase, ...]:
+    """All phases in order, for symbolic dimensions in these ranges."""
+    tidying = (*tidy.RULES, *reindex.RULES)
+    return (
+        Phase("tidy", (*tidying, *online.RULES)),
+        Phase("attention", attention.RULES),
+        Phase(
+            "algebra", (*tidying, *algebra.RULES, *extremes.rules(ranges), *chains.rules(ranges))
+        ),
+        Phase("join", (*tidying, *shared.RULES)),
+    )
+
+
 # Not applied by default: direct convolution is as fast on the host, and needs no other layout.
 OPTIONAL: tuple[Phase, ...] = (Phase("matmul", matmul.RULES),)
 
@@ -83,7 +102,7 @@ def rule(name: str) -> AnyRule:
 
 def all_rules() -> tuple[AnyRule, ...]:
     """Every rule of every phase, optional ones included, once."""
-    return tuple({r.name: r for phase in (*PHASES, *OPTIONAL) for r in phase.rules}.values())
+    return tuple({r.name: r for phase in (*phases({}), *OPTIONAL) for r in phase.rules}.values())
 
 
 def apply_rules(
@@ -135,7 +154,7 @@ class Run:
                 op = replace(op, **{name: self.ruled(region)})  # type: ignore[type-var]
             done[node] = node if op is node.op and args == node.args else Node(op, args)
         graph = graph.with_results(done[node] for node in graph.results)
-        for phase in PHASES:
+        for phase in phases(self.checks.ranges):
             began = perf_counter()
             graph = apply_phase(graph, phase.rules, self.log, self.origins, self.checks)
             self.seconds[phase.name] = self.seconds.get(phase.name, 0.0) + perf_counter() - began

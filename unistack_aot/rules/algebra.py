@@ -15,7 +15,7 @@ from unistack_aot.ir.pattern import Uses
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.ops.contract import Contract
 from unistack_aot.ops.core import constant
-from unistack_aot.ops.op import Pointwise
+from unistack_aot.ops.op import Pointwise, TensorOp
 from unistack_aot.ops.pointwise import Add, Div, Mul, Sub
 from unistack_aot.rules.find import (
     Array,
@@ -31,7 +31,7 @@ from unistack_aot.rules.find import (
     rounded,
     wide,
 )
-from unistack_aot.rules.linearity import LINEAR, Linear, along, linear, scaled_weight
+from unistack_aot.rules.linearity import Linear, along, linear, scaled_weight
 from unistack_aot.rules.signs import never_negative_zero
 
 SHARED = "the weight is used elsewhere too, so the package would hold it twice"
@@ -121,16 +121,34 @@ def _shifted(value: Node, shift: Array | None) -> Node | No:
     return vector if isinstance(vector, No) else add(value, vector)
 
 
-def _from_source(root: Node, x: Node, uses: Uses) -> Node | No:
-    """L(a x + b) = (L a)(x) + L(b): scales of input channels go into the constant operand."""
-    found, inner = linear(root), affine_map(x)
-    if found is None or found.source is not x or inner is None:
+def _of_pointwise(node: Node) -> bool:
+    """Whether a node is linear in a constant operand, the other being pointwise."""
+    found = linear(node) if any(isinstance(arg.op, Pointwise) for arg in node.args) else None
+    return found is not None and isinstance(found.source.op, Pointwise)
+
+
+def _source_map(root: Node, uses: Uses) -> tuple[Linear, Map] | No:
+    """The linear map, and the affine map that feeds it and nothing else."""
+    found = linear(root)
+    inner = None if found is None else affine_map(found.source)
+    if found is None or inner is None:
         return No("no affine map feeds a contraction with a constant operand")
+    if uses(found.source) > 1:
+        return No("the operand is used elsewhere too")
+    return found, inner
+
+
+def _from_source(root: Node, uses: Uses) -> Node | No:
+    """L(a x + b) = (L a)(x) + L(b): scales of input channels go into the constant operand."""
+    maps = _source_map(root, uses)
+    if isinstance(maps, No):
+        return maps
+    found, inner = maps
     if inner.scale is None:
         return No("it only shifts")
     if uses(found.weight) > 1:
         return No(SHARED)
-    factor = along(inner.scale, x.tensor.rank, found.data, found.weight)
+    factor = along(inner.scale, found.source.tensor.rank, found.data, found.weight)
     if isinstance(factor, No):
         return factor
     weight = scaled_weight(found.weight, factor)
@@ -142,11 +160,12 @@ def _from_source(root: Node, x: Node, uses: Uses) -> Node | No:
     return _shifted(found.with_operands(inner.inner, weight), shift)
 
 
-def _shift_from_source(root: Node, x: Node) -> Node | No:
+def _shift_from_source(root: Node, uses: Uses) -> Node | No:
     """L(x + b) = L(x) + L(b), where L(b) is a constant no larger than the result's last axes."""
-    found, inner = linear(root), affine_map(x)
-    if found is None or found.source is not x or inner is None:
-        return No("no constant is added to the operand of a contraction with constants")
+    maps = _source_map(root, uses)
+    if isinstance(maps, No):
+        return maps
+    found, inner = maps
     if inner.scale is not None or inner.shift is None:
         return No("it does more than shift")
     shift = _passed(found, inner.shift)
@@ -307,8 +326,8 @@ RULES: tuple[NodeRule, ...] = (
     ),
     NodeRule(
         "scale-from-operand",
-        find(LINEAR, find(Pointwise, name="x", once=True), known("w"), name="root"),
-        lambda root, x, w, uses: _from_source(root, x, uses),
+        find(TensorOp, name="root", test=_of_pointwise),
+        _from_source,
         needs=("affine", "bilinear"),
         counts=True,
         fires=(
@@ -342,8 +361,9 @@ RULES: tuple[NodeRule, ...] = (
     ),
     NodeRule(
         "shift-from-operand",
-        find(LINEAR, find(Pointwise, name="x", once=True), known("w"), name="root"),
-        lambda root, x, w: _shift_from_source(root, x),
+        find(TensorOp, name="root", test=_of_pointwise),
+        _shift_from_source,
+        counts=True,
         needs=("affine", "bilinear", "distributive"),
         fires=(
             (

@@ -1,4 +1,4 @@
-"""Contractions with a constant operand as linear maps: which axes run along which."""
+"""Operations with a constant operand as linear maps. Not here: which are (Op.along, beside each)."""
 
 from __future__ import annotations
 
@@ -8,26 +8,29 @@ from dataclasses import dataclass
 import numpy as np
 
 from unistack_aot.aicf.node import Node
+from unistack_aot.aicf.op import Along
+from unistack_aot.aicf.types import TensorType
 from unistack_aot.base.verdict import No
-from unistack_aot.ops.contract import Contract
-from unistack_aot.ops.convolve import Convolve, ConvolveTranspose
 from unistack_aot.rules.find import Array, aligned, is_constant, known_array, rounded
-
-LINEAR = (Contract, Convolve, ConvolveTranspose)  # bilinear in their two operands
 
 
 @dataclass(frozen=True)
 class Linear:
-    """A node that is linear in a constant operand.
-
-    `result` maps result axes, `data` maps axes of the other operand, to axes of the constant that
-    run along with them: scaling there is scaling the constant there.
-    """
+    """A node that is linear in a constant operand, and how axes run along with that operand's."""
 
     node: Node
     at: int
-    result: Mapping[int, int]
-    data: Mapping[int, int]
+    axes: Along
+
+    @property
+    def result(self) -> Mapping[int, int]:
+        """Result axes to axes of the constant."""
+        return self.axes.result
+
+    @property
+    def data(self) -> Mapping[int, int]:
+        """Axes of the other operand to axes of the constant."""
+        return self.axes.data
 
     @property
     def weight(self) -> Node:
@@ -47,27 +50,13 @@ class Linear:
 
 def linear(node: Node) -> Linear | None:
     """The node as a linear map with constant coefficients; None where it is none."""
-    if not isinstance(node.op, LINEAR) or not node.tensor.dtype.is_float:
+    if len(node.args) != 2 or not isinstance(node.type, TensorType):
         return None
     constant = [k for k, arg in enumerate(node.args) if is_constant(arg)]
-    if len(constant) != 1:
+    if len(constant) != 1 or not node.tensor.dtype.is_float:
         return None
-    (at,) = constant
-    op = node.op
-    if isinstance(op, Contract):
-        mine, other = (op.left, op.right) if at == 0 else (op.right, op.left)
-        if len(set(mine)) < len(mine) or len(set(other)) < len(other):
-            return None
-        result = {k: mine.index(c) for k, c in enumerate(op.out) if c in mine}
-        data = {k: mine.index(c) for k, c in enumerate(other) if c in mine}
-        return Linear(node, at, result, data)
-    if at != 1:
-        return None
-    if isinstance(op, ConvolveTranspose):
-        return Linear(node, 1, {1: 1}, {1: 0}) if op.groups == 1 else None
-    depthwise = op.groups == node.args[0].tensor.shape[1] == node.args[1].tensor.shape[0]
-    data = {1: 1} if op.groups == 1 else {1: 0} if depthwise else {}
-    return Linear(node, 1, {1: 0}, data)
+    axes = node.op.along(constant[0], *(arg.type for arg in node.args))
+    return None if axes is None else Linear(node, constant[0], axes)
 
 
 def along(factor: Array, rank: int, axes: Mapping[int, int], weight: Node) -> Array | No:

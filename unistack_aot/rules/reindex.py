@@ -15,6 +15,7 @@ from unistack_aot.ops.op import Pointwise
 from unistack_aot.ops.pad import Pad
 from unistack_aot.ops.reindex import Expand, Reshape, Tile, Transpose, reshape, transpose
 from unistack_aot.ops.slices import Concat, Slice
+from unistack_aot.ops.window import Window
 from unistack_aot.rules.find import NodeRule, any_, find, is_constant, number_of
 
 
@@ -166,25 +167,40 @@ def _into_labels(root: Node) -> Node | No:
     return contract(args[0], args[1], labels[0], labels[1], op.out)
 
 
-def _zero_padding(root: Node, p: Node, x: Node, c: Node) -> Node | No:
-    """Convolution pads with zeros itself."""
-    op, pad = root.op, p.op
-    assert isinstance(op, Convolve) and isinstance(pad, Pad)
-    if root.args[0] is not p:
-        return No("the weight is padded")
-    if number_of(c) != 0 or pad.mode != "constant":
-        return No("it does not pad with zeros")
-    if any(n != 0 for n in (*pad.before[:2], *pad.after[:2])):
-        return No("batch or channels are padded")
-    if op.window.rounding != "floor":
+def into_window(window: Window, padded: Node, axes: Sequence[int]) -> Window | No:
+    """A window over the axes of a padded operand as one that pads as much itself."""
+    pad = padded.op
+    assert isinstance(pad, Pad)
+    if pad.mode != "constant":
+        return No("it does not pad with a number")
+    others = [k for k in range(padded.tensor.rank) if k not in axes]
+    if any(pad.before[k] != 0 or pad.after[k] != 0 for k in others):
+        return No("an axis that no window slides over is padded")
+    if window.rounding != "floor":
         return No("the number of windows does not follow from the padded extent")
-    window = replace(
-        op.window,
-        before=tuple(a + b for a, b in zip(op.window.before, pad.before[2:], strict=True)),
-        after=tuple(a + b for a, b in zip(op.window.after, pad.after[2:], strict=True)),
+    before = zip(window.before, axes, strict=True)
+    after = zip(window.after, axes, strict=True)
+    return replace(
+        window,
+        before=tuple(own + pad.before[k] for own, k in before),
+        after=tuple(own + pad.after[k] for own, k in after),
     )
+
+
+def zero_padding(root: Node) -> Node | No:
+    """A convolution of a padded operand as one that pads itself."""
+    op, (padded, weight) = root.op, root.args
+    assert isinstance(op, Convolve)
+    if not isinstance(padded.op, Pad):
+        return No("the weight is padded")
+    x, fill = padded.args[0], padded.args[-1]
+    if number_of(fill) != 0:
+        return No("it does not pad with zeros")
+    window = into_window(op.window, padded, range(2, padded.tensor.rank))
+    if isinstance(window, No):
+        return window
     try:
-        return Node(replace(op, window=window), (x, root.args[1]))
+        return Node(replace(op, window=window), (x, weight))
     except IRError as fault:
         return No(fault.what)
 
@@ -313,8 +329,8 @@ RULES: tuple[NodeRule, ...] = (
     ),
     NodeRule(
         "zero-padding",
-        find(Convolve, find(Pad, any_("x"), any_("c"), name="p"), any_("w"), name="root"),
-        lambda root, p, x, c, w: _zero_padding(root, p, x, c),
+        find(Convolve, find(Pad), any_("w"), name="root"),
+        lambda root, w: zero_padding(root),
         needs=("zero-preserving",),
         fires=(
             (

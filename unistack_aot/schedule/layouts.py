@@ -19,13 +19,15 @@ from unistack_aot.base.symbolic import (
     symbol,
     terms,
 )
+from unistack_aot.base.verdict import No
 from unistack_aot.ir.scalar import Load, Scalar, literal
 from unistack_aot.mcir.canonical import closed, opened
 from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Stmt, Store
-from unistack_aot.mcir.program import Buffer, Kind, Launch, Program, Step
+from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import all_loads, replace_loads
 from unistack_aot.schedule.contraction import Site, find_site
+from unistack_aot.schedule.crops import CROP
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.uses import touched
 
@@ -120,12 +122,15 @@ def _without_floors(value: Dim) -> Dim:
 def choose_layouts(
     program: Program, block: int, ranges: Ranges
 ) -> tuple[Program, tuple[Decision, ...]]:
-    """Give convolution chains channel blocks and halos; other buffers stay plain."""
+    """Give convolution chains channel blocks and halos; other buffers stay plain. Crops are stored first."""
+    crops = Crops(ranges)
+    steps = crops.stored(program.steps)
+    program = Program(program.name, (*program.buffers, *crops.buffers), steps)
     wishes = _wishes(program, block, ranges)
     free = _free_buffers(program)
     _spread(program, wishes, free)
     layouts: dict[str, Layout] = {}
-    decisions: list[Decision] = []
+    decisions = crops.decisions
     for buffer in program.buffers:
         layout = _layout(buffer, wishes, free)
         if layout is not None:
@@ -138,6 +143,49 @@ def choose_layouts(
         because = "read by convolutions; its owner keeps it plain"
         decisions.append(Decision("layout", buffer.name, note, because))
     return copied, tuple(decisions)
+
+
+@dataclass
+class Crops:
+    """The parts of buffers that padded windows read, each stored before its reader."""
+
+    ranges: Ranges
+    buffers: list[Buffer] = field(default_factory=list[Buffer])
+    decisions: list[Decision] = field(default_factory=list[Decision])
+
+    def stored(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
+        """The steps with launches that store the crops, and readers of those."""
+        result: list[Step] = []
+        for step in steps:
+            match step:
+                case Launch():
+                    result += self._launch(step)
+                case HostIf():
+                    then, otherwise = self.stored(step.then), self.stored(step.otherwise)
+                    result.append(replace(step, then=then, otherwise=otherwise))
+                case HostLoop():
+                    result.append(replace(step, body=self.stored(step.body)))
+                case _:
+                    result.append(step)
+        return tuple(result)
+
+    def _launch(self, launch: Launch) -> list[Step]:
+        kernel = opened(launch)
+        site = find_site(kernel)
+        if not isinstance(site, Site) or not is_window(site):
+            return [launch]
+        source = site.a.load.buffer
+        name = f"{source}_crop{len(self.buffers)}"
+        found = CROP(kernel, self.ranges, name)
+        if isinstance(found, No):
+            return [launch]
+        copy, reader = found
+        crop = copy.outputs[0]
+        self.buffers.append(Buffer(name, crop.dtype, crop.shape))
+        because = f"zeros around it can lie in a halo; {source} has other elements there"
+        self.decisions.append(Decision("crop", name, f"part of {source}", because))
+        taken = closed(copy, Launch(copy, (), launch.origins, "crop"))
+        return [taken, closed(reader, launch)]
 
 
 def _wishes(program: Program, block: int, ranges: Ranges) -> Wishes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from unistack_aot.schedule.crops import CROP
 from unistack_aot.schedule.epilogues import EPILOGUE
 from unistack_aot.schedule.in_place import UPDATE
 from unistack_aot.schedule.inlining import INLINE
@@ -17,6 +18,7 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     EPILOGUE,
     JOIN_ROWS,
     RECOMPUTE,
+    CROP,
     SPLIT,
     FUSE,
     BIND,

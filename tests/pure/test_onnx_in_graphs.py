@@ -94,6 +94,20 @@ def test_shape_arithmetic_and_constants_fold_but_tables_do_not_grow() -> None:
     assert str(imported.graph.results[0].tensor) == "f32[rows, 4*dim_n]"
 
 
+def test_a_comparison_of_sizes_that_is_cast_folds() -> None:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]),
+        helper.make_node("Gather", ["s", "one"], ["n"], axis=0),
+        helper.make_node("Equal", ["n", "three"], ["same"]),
+        helper.make_node("Cast", ["same"], ["number"], to=onnx.TensorProto.INT32),
+        helper.make_node("Cast", ["number"], ["b"], to=onnx.TensorProto.FLOAT),
+        helper.make_node("Mul", ["x", "b"], ["y"]),
+    ]
+    weights = {"one": np.array(1), "three": np.array(3)}
+    model = make(nodes, [value("x", 2, 3)], [value("y", 2, 3)], weights)
+    agree(model, {"x": np.arange(6, dtype=np.float32).reshape(2, 3)})
+
+
 def test_a_local_function_is_imported_in_place_with_its_attributes() -> None:
     inner = helper.make_node("LeakyRelu", ["a"], ["b"], "leak")
     inner.attribute.add(name="alpha", ref_attr_name="slope", type=onnx.AttributeProto.FLOAT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -93,9 +94,9 @@ def _from_shapes(node: Node) -> Node | None:
     return None
 
 
-def _fits(number: object, kind: DType) -> bool:
+def _fits(number: Any, kind: DType) -> bool:
     limits = np.iinfo(kind.numpy) if kind.numpy.kind in "iu" else None
-    return limits is None or limits.min <= int(str(number)) <= limits.max
+    return limits is None or limits.min <= int(number) <= limits.max
 
 
 def _known(node: Node) -> Array | None:

@@ -278,3 +278,10 @@ SMALL: tuple[Entry, ...] = tuple(
     item for item in CATALOGUE if item.kind == "small" and item.name not in REFUSED
 )
 """The small models that every stage and every target takes."""
+NOT_JUDGED: Mapping[tuple[str, str], str] = {
+    (file.name, device): f"placeholder weights: see {file.name.replace('light_', 'seeded_')}"
+    for file in FILES
+    if file.name.startswith("light_")
+    for device in ("cpu", "emulator")
+}
+"""Models that are not judged on a device although others of their kind are, and why."""

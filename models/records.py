@@ -15,7 +15,7 @@ from pathlib import Path
 
 from onnx import ModelProto
 
-from models.catalogue import CATALOGUE, Entry
+from models.catalogue import CATALOGUE, NOT_JUDGED, Entry
 from models.judged import Judged
 from models.summary import summarize
 from unistack_aot import __version__
@@ -107,6 +107,22 @@ def write(path: Path, records: Mapping[str, Record]) -> None:
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
 
 
+def wanted(item: Entry, device: str) -> bool:
+    """Whether a model is judged on a device."""
+    return device in DEVICES[item.kind] and (item.name, device) not in NOT_JUDGED
+
+
+def missing(records: Mapping[str, Record]) -> list[tuple[str, str]]:
+    """The models that lack a verdict they should have, each with the device."""
+    return [
+        (item.name, device)
+        for item in CATALOGUE
+        for device in DEVICES[item.kind]
+        if wanted(item, device)
+        and (item.name not in records or device not in records[item.name].findings)
+    ]
+
+
 def page(records: Mapping[str, Record]) -> str:
     """The records as a page."""
     findings = [f for record in records.values() for f in record.findings.values()]
@@ -160,8 +176,9 @@ def _table(items: Sequence[Entry], records: Mapping[str, Record]) -> list[str]:
 
 
 def _cells(item: Entry, record: Record | None) -> tuple[str, ...]:
+    verdicts = [_verdict(item, device, record) for device in ("cpu", "emulator")]
     if record is None:
-        return (item.name, item.about, "", "", "", *["not judged yet"] * 2, "", "")
+        return (item.name, item.about, "", "", "", *verdicts, "", "")
     cpu = record.findings.get("cpu")
     built = cpu is not None and cpu.found.kernels > 0
     numbers = ("", "", "")
@@ -177,16 +194,17 @@ def _cells(item: Entry, record: Record | None) -> tuple[str, ...]:
         str(record.nodes),
         str(record.operators),
         numbers[0],
-        _verdict(record.findings.get("cpu")),
-        _verdict(record.findings.get("emulator")),
+        *verdicts,
         numbers[1],
         numbers[2],
     )
 
 
-def _verdict(finding: Finding | None) -> str:
+def _verdict(item: Entry, device: str, record: Record | None) -> str:
+    finding = record.findings.get(device) if record else None
     if finding is None:
-        return ""
+        reason = NOT_JUDGED.get((item.name, device), "not judged yet")
+        return reason if device in DEVICES[item.kind] else ""
     found = finding.found
     if found.state == "right":
         each = f", a package for each of {found.packages} cases" if found.packages > 1 else ""

@@ -80,7 +80,9 @@ def _draw(
     if len(shape) == 1:
         return rng.uniform(-0.1, 0.1, shape).astype(np.float32)
     fan_in = int(np.prod(shape[1:]))
-    return rng.standard_normal(shape, np.float32) * np.float32(sqrt(2.0 / fan_in))
+    # A depthwise convolution has no Relu before or after it that would halve the power.
+    gain = 1.0 if len(shape) == 4 and shape[1] == 1 else 2.0
+    return rng.standard_normal(shape, np.float32) * np.float32(sqrt(gain / fan_in))
 
 
 def _drop_unused(graph: GraphProto) -> None:

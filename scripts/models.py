@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from models import records
 from models.catalogue import CATALOGUE, Entry, entry
 from models.judged import Judged, judged
+from models.records import Record
 from models.report import page
 from models.summary import summarize
 from unistack_aot.base.errors import UnistackError
@@ -50,7 +51,7 @@ def _parser() -> argparse.ArgumentParser:
     ops.add_argument("names", nargs="*", help="default: all of the chosen kinds")
     ops.set_defaults(run=_ops)
     check = verbs.add_parser("check", help="compile models, and judge every case of theirs")
-    check.add_argument("names", nargs="*", help="default: all of the chosen kinds")
+    check.add_argument("names", nargs="*", help="default: all that are judged there")
     check.add_argument("--device", choices=("cpu", "emulator"), default="cpu")
     check.add_argument("--arch", default="sm_90", help="generation that the emulator runs")
     check.add_argument("--packages", type=Path, help="folder to keep the packages in")
@@ -98,7 +99,9 @@ def _ops(options: argparse.Namespace) -> None:
 
 
 def _check(options: argparse.Namespace) -> int:
-    items = [entry(name) for name in options.names] or _chosen(options)
+    items = [entry(name) for name in options.names] or [
+        item for item in _chosen(options) if records.wanted(item, options.device)
+    ]
     states: Counter[str] = Counter()
     with tempfile.TemporaryDirectory(prefix="models-") as scratch:
         folder = options.packages or Path(scratch)
@@ -119,17 +122,23 @@ def _found(item: Entry, options: argparse.Namespace, folder: Path) -> tuple[Judg
     model = item.load()
     if options.record is None:
         return judged(item, model, target, folder), True
-    kept = records.read(options.record)
-    record = records.fresh(item, model)
-    if (old := kept.get(item.name)) and old.content == record.content:
-        record = old
+    record = _record(item, model, options.record)
     known = record.findings.get(options.device)
     if known and (options.any_compiler or known.compiler == records.compiler()):
         return known.found, False
     found = judged(item, model, target, folder)
+    record = _record(item, model, options.record)  # another run may have added to it meanwhile
     findings = {**record.findings, options.device: records.dated(found)}
-    records.write(options.record, {**kept, item.name: replace(record, findings=findings)})
+    kept = {**records.read(options.record), item.name: replace(record, findings=findings)}
+    records.write(options.record, kept)
     return found, True
+
+
+def _record(item: Entry, model: onnx.ModelProto, path: Path) -> Record:
+    """What is known about this very model; nothing where it has changed."""
+    record = records.fresh(item, model)
+    old = records.read(path).get(item.name)
+    return old if old and old.content == record.content else record
 
 
 def _page(options: argparse.Namespace) -> None:

@@ -66,4 +66,4 @@ def test_records_survive_a_file(tmp_path: Path) -> None:
     row = next(
         line for line in records.page(made).splitlines() if line.startswith("| bert_small |")
     )
-    assert row.endswith("| 96 | 15 | 3 | 9.8 of 243 |  | 1.5 | 64 B (32 B) |")
+    assert row.endswith("| 96 | 15 | 3 | 9.8 of 243 | not judged yet | 1.5 | 64 B (32 B) |")

@@ -94,3 +94,21 @@ def test_inputs_are_seeded_and_of_the_declared_type() -> None:
     assert set(first["mask"]) == {0, 1} and np.all(np.diff(first["mask"]) <= 0)
     assert first["table"].dtype == np.float32 and first["table"].shape == (30, 4)
     assert not np.array_equal(first["ids"], drawn(tensors, {"N": 200}, graph, 4)["ids"])
+
+
+ONE_HOT = """\
+graph g(%symbols: i32[N, 9], %flags: i32[N, 9]) {
+  %0 = reshape(%symbols) shape=[N, 9, 1] : i32[N, 9, 1]
+  %1 = constant [0, 1, 2, 3, 4, 5] : i32[6]
+  %2 = equal(%0, %1) : bool[N, 9, 6]
+  %3 = constant [1] : i32[1]
+  %4 = equal(%flags, %3) : bool[N, 9]
+  return a=%2, b=%4
+}
+"""
+
+
+def test_numbers_that_are_looked_up_in_a_list_come_from_it() -> None:
+    """One-hot as exporters write it: equal to each of a row of numbers, in its own column."""
+    found = ranges_of_inputs(parse_graph(ONE_HOT))
+    assert found == {"symbols": Values(0, 6), "flags": Values(0, FEW)}

@@ -9,7 +9,7 @@ is called a fault, and no fault passes for either.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,21 +24,21 @@ from unistack_aot.base.options import DimRequest
 from unistack_aot.check import bisect as bisection
 from unistack_aot.check.cases import named, sizes_to_try
 from unistack_aot.check.compare import difference, differing
+from unistack_aot.check.conditioning import (
+    DISTURBED_MARGIN,
+    DISTURBED_RUNS,
+    TIE_RUNS,
+    Conditioning,
+)
 from unistack_aot.check.feeds import drawn
-from unistack_aot.check.oracles import Disturbance, Feeds, Runtime, bound, disturbed, exact
-from unistack_aot.check.quantum import allowance, moved, quantum_of, steps
-from unistack_aot.check.tolerance import Bound, Rounding, bounds, magnitudes
+from unistack_aot.check.oracles import Runtime, bound, exact
+from unistack_aot.check.quantum import allowance, moved, nearest, quantum_of, steps
+from unistack_aot.check.tolerance import Bound, Rounding, bounds
 from unistack_aot.check.verdict import OutputResult, Verdict
 from unistack_aot.onnx_in import Imported, import_model
 from unistack_aot.onnx_in.dims import axis_names
 from unistack_aot.onnx_in.read import Model, read_model
 from unistack_aot.runtime.session import Session, load
-
-DISTURBED_RUNS = 4
-DISTURBED_MARGIN = 4.0
-"""Times the worst of a few disturbed evaluations: few runs see less than the worst case."""
-TIE_RUNS = 16
-"""An exact tie of two flips in half of the runs: one in 2^16 is not seen to be a tie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +227,7 @@ def _judged_again(
     ]
     if all(result.passed for result in results):
         return results
-    judges = Excuses(subject.rounding, graph, case.feeds)
+    judges = Excuses(Conditioning(subject.rounding, graph, case.feeds))
     return [
         result if result.passed else judges.judged(result, got[result.output], truth[result.output])
         for result in results
@@ -238,26 +238,16 @@ def _judged_again(
 class Excuses:
     """What rounding errors may do to the outputs of a bound graph at some inputs."""
 
-    rounding: Rounding
-    graph: Graph
-    feeds: Feeds
+    conditioning: Conditioning
 
     def judged(self, result: OutputResult, got: Array, truth: Array) -> OutputResult:
         """The result with the tolerance that the model's conditioning calls for."""
         if got.shape != truth.shape:
             return result
-        quantum = quantum_of(self.graph, result.output)
+        quantum = quantum_of(self.conditioning.graph, result.output)
         if quantum is not None:
             return self._quantised(result, got, truth, quantum)
         return (self._exact if got.dtype.kind in "iub" else self._real)(result, got, truth)
-
-    def _runs(self, output: str, count: int, amplitude: float, like: Array) -> Iterator[Array]:
-        for seed in range(count):
-            found = disturbed(self.graph, self.feeds, Disturbance(self.rounding, seed, amplitude))[
-                output
-            ]
-            if found.shape == like.shape:
-                yield found
 
     def _quantised(
         self, result: OutputResult, got: Array, truth: Array, quantum: float
@@ -267,11 +257,8 @@ class Excuses:
         if mine is None or exact_steps is None:
             return replace(result, remark=f"not a multiple of its quantum {quantum:.3g}")
         found = moved(mine, exact_steps)
-        runs = self._runs(result.output, DISTURBED_RUNS, 1.0, truth)
-        rounded = (steps(run.astype(got.dtype), quantum) for run in runs)
-        limit = allowance(
-            (moved(run, exact_steps) for run in rounded if run is not None), truth.size
-        )
+        runs = self.conditioning.runs(result.output, DISTURBED_RUNS, 1.0, truth)
+        limit = allowance((moved(nearest(run, quantum), exact_steps) for run in runs), truth.size)
         far = "one quantum" if found.furthest == 1 else f"{found.furthest} quanta"
         most = "one quantum" if limit.furthest == 1 else f"{limit.furthest} quanta"
         remark = (
@@ -290,7 +277,7 @@ class Excuses:
         """Elements that rounding errors can flip are near-ties; all others must be right."""
         wrong = differing(got, truth)
         ties = np.zeros_like(wrong)
-        for run in self._runs(result.output, TIE_RUNS, DISTURBED_MARGIN, truth):
+        for run in self.conditioning.runs(result.output, TIE_RUNS, DISTURBED_MARGIN, truth):
             ties |= differing(run, truth)
             if not np.any(wrong & ~ties):
                 remark = f"near-ties: {int(np.count_nonzero(wrong))}"
@@ -298,14 +285,9 @@ class Excuses:
         return replace(result, error=float(np.count_nonzero(wrong & ~ties)))
 
     def _real(self, result: OutputResult, got: Array, truth: Array) -> OutputResult:
-        runs = list(self._runs(result.output, DISTURBED_RUNS, 1.0, truth))
-        scale = magnitudes(truth)
-        if not np.any(scale):  # all of it cancels: what rounding leaves is the only magnitude
-            scale = np.full_like(scale, max((np.max(np.abs(run)) for run in runs), default=0.0))
-        errors = [difference(run.astype(got.dtype), truth, scale).error for run in runs]
-        measured = max((error for error in errors if np.isfinite(error)), default=0.0)
-        limit = max(result.allowed, DISTURBED_MARGIN * measured)
-        error = difference(got, truth, scale).error
+        moves = self.conditioning.moves(result.output, truth, got.dtype)
+        limit = max(result.allowed, moves.ulps)
+        error = difference(got, truth, moves.scale).error
         passed = error <= limit
         remark = "ill-conditioned here" if passed else result.remark
         return replace(result, error=error, allowed=limit, passed=passed, remark=remark)

@@ -121,11 +121,22 @@ def _table_size(user: Node, position: int) -> int | None:
             size = min(sizes, default=1) if isinstance(index, int) else 1
         case OneHot() if position == 0:
             size = user.op.depth
+        case Equal():
+            return _listed(user.args[1 - position])
         case Loop() if position == 0:
             size = TRIPS
         case _:
             return None
     return size if isinstance(size, int) else 1
+
+
+def _listed(other: Node) -> int | None:
+    """One more than the largest of the numbers that integers are looked up in: one-hot by Equal."""
+    while other.op.family == "reindex" and len(other.args) == 1:
+        other = other.args[0]
+    numbers = other.op.data.array if isinstance(other.op, Constant) else np.zeros(0)
+    distinct = np.unique(numbers) if numbers.dtype.kind in "iu" else numbers
+    return int(distinct[-1]) + 1 if distinct.size > FEW else None
 
 
 def drawn(

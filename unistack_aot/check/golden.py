@@ -1,12 +1,18 @@
 """Recorded runs that a package carries, so that it can test itself where it is deployed.
 
 Their outputs come from onnxruntime, or from the float64 evaluation where the two differ by more than
-the tolerance (onnxruntime's Sigmoid gives 0 below 6e-8), never from compiled code.
+the tolerance (onnxruntime's Sigmoid gives 0 below 6e-8), never from compiled code. Where inputs turn
+out to be ill-conditioned the tolerance is what rounding really does there, as check() has it; an
+output that ties decide is not compared.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+from typing import Any
+
+import numpy as np
 
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.op import Array, Input
@@ -15,10 +21,12 @@ from unistack_aot.artifact.tensors import TensorFile
 from unistack_aot.base.errors import UnistackError
 from unistack_aot.base.symbolic import text
 from unistack_aot.check.cases import sizes_to_try
-from unistack_aot.check.compare import difference
+from unistack_aot.check.compare import difference, differing
+from unistack_aot.check.conditioning import DISTURBED_MARGIN, DISTURBED_RUNS, Conditioning
 from unistack_aot.check.feeds import drawn, nbytes
 from unistack_aot.check.oracles import Feeds, Runtime, bound, exact
-from unistack_aot.check.tolerance import Bound, Rounding, bounds, magnitudes
+from unistack_aot.check.quantum import moved, nearest, quantum_of
+from unistack_aot.check.tolerance import MARGIN, Bound, Rounding, bounds, magnitudes
 from unistack_aot.onnx_in import Imported
 from unistack_aot.onnx_in.read import Model
 from unistack_aot.packing import GoldenSet, manifest_dims
@@ -58,6 +66,12 @@ def golden_set(model: Model, imported: Imported, rounding: Rounding, seed: int =
     if not entries:
         return GoldenSet(remark=f"no recorded run: {remark}")
     count = f"{len(entries)} recorded run{'s' * (len(entries) > 1)}"
+    compared = [{tolerance.output for tolerance in entry.tolerances} for entry in entries]
+    left = [
+        name for name, _ in imported.graph.outputs if any(name not in each for each in compared)
+    ]
+    if left:
+        count += f"; near-ties decide {', '.join(left)}"
     return GoldenSet(tuple(entries), {MEMBER: TensorFile(arrays)}, count)
 
 
@@ -85,25 +99,68 @@ def _answers(
     except UnistackError as error:  # sizes that each dimension allows need not fit the model
         return error.what
     limits = bounds(fixed, rounding)
+    conditioning = Conditioning(rounding, fixed, feeds)
     outputs: dict[str, Array] = {}
+    tolerances: list[Tolerance] = []
     for name, node in fixed.outputs:
-        answer = truth[name]
-        if not isinstance(found, str):
-            # An index or a bool may differ by a tie, which float64 breaks otherwise than kernels do.
-            real = limits[name].ulp > 0
-            disputed = real and difference(found[name], answer).error > limits[name].ulps
-            answer = answer if disputed else found[name]
-        outputs[name] = answer.astype(node.tensor.dtype.numpy)
-    return outputs, _tolerances(limits, outputs)
+        theirs = None if isinstance(found, str) else found[name]
+        answer = _Answer(name, truth[name], theirs, limits[name], node.tensor.dtype.numpy)
+        outputs[name] = answer.recorded()
+        tolerance = answer.tolerance(conditioning)
+        if tolerance is not None:
+            tolerances.append(tolerance)
+    if not tolerances:
+        return "rounding decides what every output is"
+    return outputs, tuple(tolerances)
 
 
-def _tolerances(limits: Mapping[str, Bound], outputs: Mapping[str, Array]) -> tuple[Tolerance, ...]:
-    """relative * |golden| + absolute covers the tolerance of check(): relative * max(|x|, rms)."""
-    found: list[Tolerance] = []
-    for name, limit in limits.items():
-        array = outputs[name]
-        exact_type = not limit.ulp
-        relative = 0.0 if exact_type else limit.relative
-        smallest = 0.0 if exact_type or not array.size else float(magnitudes(array).min())
-        found.append(Tolerance(name, relative, relative * smallest))
-    return tuple(found)
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """One output of one run: exactly, as onnxruntime has it if it does, and the derived tolerance."""
+
+    name: str
+    truth: Array
+    theirs: Array | None
+    limit: Bound
+    kind: np.dtype[Any]
+
+    def recorded(self) -> Array:
+        """onnxruntime's answer, unless it is far off."""
+        if self.theirs is None or (self.limit.ulp > 0 and self._dispute > self.limit.ulps):
+            return self.truth.astype(self.kind)
+        # An index or a bool may differ by a tie, which float64 breaks otherwise than kernels do.
+        return self.theirs.astype(self.kind)
+
+    @property
+    def _dispute(self) -> float:
+        """How far onnxruntime is from the exact answer, which tells ill-conditioned inputs."""
+        return inf if self.theirs is None else difference(self.theirs, self.truth).error
+
+    def tolerance(self, conditioning: Conditioning) -> Tolerance | None:
+        """relative * |golden| + absolute covers what check() allows; None where ties decide."""
+        quantum = quantum_of(conditioning.graph, self.name)
+        if quantum is not None:
+            return self._quantised(conditioning, quantum)
+        if not self.limit.ulp:
+            return self._exact(conditioning)
+        relative, scale = self.limit.relative, magnitudes(self.recorded())
+        if self._dispute > self.limit.ulps / MARGIN:
+            moves = conditioning.moves(self.name, self.truth, self.kind)
+            relative, scale = max(relative, moves.ulps * self.limit.ulp), moves.scale
+        return Tolerance(self.name, relative, relative * float(scale.min()) if scale.size else 0.0)
+
+    def _quantised(self, conditioning: Conditioning, quantum: float) -> Tolerance:
+        """Elements near a tie may be as many quanta off as rounding moves any of them."""
+        runs = conditioning.runs(self.name, DISTURBED_RUNS, 1.0, self.truth)
+        whole = nearest(self.recorded(), quantum)
+        furthest = max(moved(nearest(run, quantum), whole).furthest for run in (self.truth, *runs))
+        relative = self.limit.relative if self.limit.ulp else 0.0
+        return Tolerance(self.name, relative, furthest * quantum)
+
+    def _exact(self, conditioning: Conditioning) -> Tolerance | None:
+        if self.limit.relative:  # computed from reals
+            want = self.recorded()
+            runs = list(conditioning.runs(self.name, DISTURBED_RUNS, DISTURBED_MARGIN, want))
+            if len(runs) < DISTURBED_RUNS or any(np.any(differing(run, want)) for run in runs):
+                return None
+        return Tolerance(self.name, 0.0, 0.0)

@@ -48,10 +48,14 @@ def quantum_of(graph: Graph, output: str) -> float | None:
 
 def steps(array: Array, quantum: float) -> np.ndarray[Any, Any] | None:
     """The elements in quanta; None if one of them is no multiple."""
-    exact = array.astype(np.float64) / quantum
-    whole = np.rint(exact)
+    exact, whole = array.astype(np.float64) / quantum, nearest(array, quantum)
     room = OFF_GRID * max(eps(dtype_of(array.dtype)), eps("f32")) * np.maximum(np.abs(whole), 1.0)
     return whole if bool(np.all(np.abs(exact - whole) <= room)) else None
+
+
+def nearest(array: Array, quantum: float) -> np.ndarray[Any, Any]:
+    """The quanta that elements are nearest to, whatever a rounding after them has added."""
+    return np.rint(array.astype(np.float64) / quantum)
 
 
 def moved(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> Moved:

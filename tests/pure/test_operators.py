@@ -24,10 +24,7 @@ from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Role
 from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.mcir.text import print_kernel
-from unistack_aot.mcir.transform import rewrite
 from unistack_aot.mcir.verify import verify_kernel
-from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
-from unistack_aot.schedule.clipping import clipped
 from unistack_aot.schedule.contraction import Site, find_site
 from unistack_aot.schedule.epilogues import EPILOGUE
 from unistack_aot.schedule.inlining import INLINE
@@ -185,29 +182,14 @@ def _panels(kernels: Kernels) -> Kernels:
     return packing, tiled(kernel, site, depth, layout, "packed", blocks, {})
 
 
-def _attend(kernels: Kernels) -> Kernels:
-    (kernel,) = kernels
-    site = find_attention(kernel)
-    assert isinstance(site, AttentionSite), site
-    return (attended(kernel, site, 4, 8, "attention.f32"),)
-
-
 def _layouts(kernels: Kernels) -> Kernels:
     (kernel,) = kernels
     return (with_layouts(kernel, {"y": Layout((1, 8), ((0, 0), (0, 0), (1, 1)))}),)
 
 
-def _clip(kernels: Kernels) -> Kernels:
-    (kernel,) = kernels
-    change = lambda s: clipped(s) if hasattr(s, "monoid") else None  # noqa: E731
-    return (kernel.with_body(rewrite(kernel.body, change)),)
-
-
 WHOLE: dict[str, Callable[[Kernels], Kernels]] = {
     "panels": _panels,
-    "attend": _attend,
     "layouts": _layouts,
-    "clip": _clip,
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from unistack_aot.base.symbolic import Dim, ceildiv, minimum, symbol
-from unistack_aot.base.verdict import No
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import (
     Call,
     Cast,
@@ -23,6 +23,7 @@ from unistack_aot.ir.scalar import (
 from unistack_aot.mcir.nodes import Attend, Axis, Fold, Kernel, Loop, Role, Span, Stmt, View
 from unistack_aot.mcir.transform import perfect_nest
 from unistack_aot.schedule.contraction import Factor, factors_of
+from unistack_aot.schedule.operator import Kernels, Operator
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,27 +131,79 @@ def _same_scores(state: Fold, mix: Fold) -> bool:
     return same_products and state.values[0] in set(postorder(renamed(mix.values[0])))
 
 
+def can_attend(
+    kernel: Kernel,
+    site: AttentionSite | No,
+    rows: int,
+    keys: int,
+    via: str,
+    role: Role = Role.GRID,
+) -> Yes | No:
+    """Whether the kernel is attention, with blocks that hold something."""
+    if isinstance(site, No):
+        return site
+    return YES if rows > 0 and keys > 0 else No(f"blocks of {rows} queries and {keys} keys")
+
+
 def attended(
-    kernel: Kernel, site: AttentionSite, rows: int, keys: int, via: str, role: Role = Role.GRID
+    kernel: Kernel,
+    site: AttentionSite | No,
+    rows: int,
+    keys: int,
+    via: str,
+    role: Role = Role.GRID,
 ) -> Kernel:
     """The kernel as blocks of `rows` queries, each streaming over `keys` keys at a time.
 
     before:
-        for m in M { (top, total) = fold softmax over n in N of q[m, :] . k[n, :];
-                     for e in E { acc = fold sum over n in N of exp(s - top) / total * v[n, e]; y[m, e] = acc } }
+        kernel attention(q: f32[N, 8] far, k: f32[M, 8] far, v: f32[M, 4] far) -> y: f32[N, 4] far {
+          for m in N {
+            top, total = fold softmax over n in M {
+              dot = fold sum over d in 8 of q[m, d] * k[n, d]
+              of dot * 0.125
+            }
+            for e in 4 {
+              out = fold sum over n2 in M {
+                dot2 = fold sum over d2 in 8 of q[m, d2] * k[n2, d2]
+                of exp(dot2 * 0.125 - top) / total * v[n2, e]
+              }
+              y[m, e] = out
+            }
+          }
+        }
     after:
-        for block in M/64 role=grid { attend m in 64 over n in N: dot = q . k, score, out = mix of v -> y[m, e] = out }
+        kernel k0(q: f32[N, 8] far, k: f32[M, 8] far, v: f32[M, 4] far) -> y: f32[N, 4] far {
+          for m_block in (N + 3)//4 role=grid {
+            attend m in 4*m_block ..+ min(4, N - 4*m_block) over n in M via attention.f32 blocks(4, 8) {
+              dot: f32 = contract(q[m, d], k[n, d]) over d in 8
+              score dot * 0.125
+              out: f32 = mix(v[n, e]) for e in 4 {
+                y[m, e] = out
+              }
+            }
+          }
+        }
     """
+    assert not isinstance(site, No)
     block = symbol(f"{site.rows.var}_block")
     first: Dim = block * rows
     count = site.rows.extent
     whole = isinstance(count, int) and count % rows == 0
     span = Span(site.rows.var, first, rows if whole else minimum(rows, count - first))
-    stmt = Attend(
+    stmt = _streamed(site, span, (rows, keys), via)
+    body: tuple[Stmt, ...] = (Loop(str(block), ceildiv(count, rows), (stmt,), role),)
+    for axis in reversed(site.outer):
+        body = (Loop(axis.var, axis.extent, body, role),)
+    return kernel.with_body(body)
+
+
+def _streamed(site: AttentionSite, rows: Span, sizes: tuple[int, int], via: str) -> Attend:
+    """One block of rows over all keys."""
+    return Attend(
         _view(site.q),
         _view(site.k),
         _view(site.v),
-        span,
+        rows,
         site.keys,
         site.depth,
         site.values,
@@ -159,14 +212,19 @@ def attended(
         site.out.name,
         site.tail,
         via,
-        (rows, keys),
+        sizes,
     )
-    body: tuple[Stmt, ...] = (Loop(str(block), ceildiv(count, rows), (stmt,), role),)
-    for axis in reversed(site.outer):
-        body = (Loop(axis.var, axis.extent, body, role),)
-    return kernel.with_body(body)
 
 
 def _view(load: Load) -> View:
     index = tuple(e for e in load.index if not isinstance(e, Scalar))
     return View(load.buffer, index)
+
+
+def _example(kernels: Kernels) -> Kernels | No:
+    (kernel,) = kernels
+    found = ATTEND(kernel, find_attention(kernel), 4, 8, "attention.f32")
+    return found if isinstance(found, No) else (found,)
+
+
+ATTEND = Operator("attend", can_attend, attended, _example)

@@ -14,7 +14,7 @@ from unistack_aot.base.symbolic import Dim, Ranges
 from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
 from unistack_aot.mcir.nodes import Axis, Kernel
-from unistack_aot.schedule.attention import AttentionSite, attended
+from unistack_aot.schedule.attention import ATTEND, AttentionSite
 from unistack_aot.schedule.block_tiles import OPEN_EXTENT
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.tile_instruction import padded_chunks
@@ -112,7 +112,7 @@ def choose_attention(
         ),
         fitting[-1],
     )
-    found = attended(kernel, site, block.queries, block.keys, f"{block.name}.{depth}")
+    found = ATTEND.sure(kernel, site, block.queries, block.keys, f"{block.name}.{depth}")
     because = f"{heads} heads of {rows} queries on {machine.parallel_units} units ({machine.id})"
     tried = tuple(b.name for b, _ in fitting if b is not block)
     subject = ", ".join(p.name for p in kernel.outputs)

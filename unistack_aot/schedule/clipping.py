@@ -17,6 +17,7 @@ from unistack_aot.base.symbolic import (
     symbol,
     symbols,
 )
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import (
     Call,
     Cast,
@@ -29,39 +30,59 @@ from unistack_aot.ir.scalar import (
     where,
 )
 from unistack_aot.mcir.monoids import MONOIDS
-from unistack_aot.mcir.nodes import Axis, Fold
+from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Loop
 from unistack_aot.mcir.transform import substitute_vars
+from unistack_aot.schedule.operator import Kernels, Operator, on_loop
 
 Limits = dict[str, tuple[Dim, Dim]]  # first tap and one past the last, by fold variable
+
+
+def can_clip(fold: Fold, lane: str = "") -> Yes | No:
+    """Whether a guard of the fold becomes a limit of one of its axes."""
+    found = _limits(fold, lane)
+    return found if isinstance(found, No) else YES
 
 
 def clipped(fold: Fold, lane: str = "") -> Fold:
     """The fold over the taps that pass its guard; conditions that depend on `lane` or on two axes stay.
 
     before:
-        m = fold max over k in 3 of where(0 <= 2*i + k - 1, x[2*i + k - 1], -inf)
+        kernel pool(x: f32[9] far) -> y: f32[5] far {
+          for i in 5 {
+            m = fold max over k in 3 of where(0 <= [2*i + k - 1] and [2*i + k - 1] < 9, x[2*i + k - 1], -inf)
+            y[i] = m
+          }
+        }
     after:
-        m = fold max over k in 3 - max(0, 1 - 2*i) of x[2*i + (k + max(0, 1 - 2*i)) - 1]
+        kernel k0(x: f32[9] far) -> y: f32[5] far {
+          for i in 5 {
+            m = fold max over k in max(0, min(3, -2*i + 10) - max(0, -2*i + 1)) of x[2*i + k + max(0, -2*i + 1) - 1]
+            y[i] = m
+          }
+        }
     """
+    found = _limits(fold, lane)
+    assert not isinstance(found, No)
+    guard, limits, kept = found
+    moved: Mapping[str, Dim] = {
+        var: symbol(var) + first for var, (first, _) in limits.items() if first != 0
+    }
+    value = where(all_of(*kept), guard.args[1], guard.args[2]) if kept else guard.args[1]
+    axes = tuple(Axis(a.var, maximum(0, limits[a.var][1] - limits[a.var][0])) for a in fold.axes)
+    body = substitute_vars(fold.body, moved)
+    return replace(fold, axes=axes, values=(substitute_indices(value, moved),), body=body)
+
+
+def _limits(fold: Fold, lane: str) -> tuple[Call, Limits, tuple[Scalar, ...]] | No:
+    """The fold's guard, the limits of its axes that follow, and the conditions that stay."""
     guard = _guard(fold)
     if guard is None:
-        return fold
+        return No("its value is no guarded one")
     limits: Limits = {axis.var: (0, axis.extent) for axis in fold.axes}
     kept = tuple(c for c in conjuncts(guard.args[0]) if not _limited(c, fold, lane, limits))
-    moved = {var: symbol(var) + first for var, (first, _) in limits.items() if first != 0}
-    whole = all(limits[a.var] == (0, a.extent) for a in fold.axes)
-    if whole:
-        return fold
-    value = where(all_of(*kept), guard.args[1], guard.args[2]) if kept else guard.args[1]
-    axes = tuple(
-        Axis(
-            a.var, maximum(0, limits[a.var][1] - limits[a.var][0]) if a.var in limits else a.extent
-        )
-        for a in fold.axes
-    )
-    env: Mapping[str, Dim] = moved
-    body = substitute_vars(fold.body, env)
-    return replace(fold, axes=axes, values=(substitute_indices(value, env),), body=body)
+    if all(limits[a.var] == (0, a.extent) for a in fold.axes):
+        return No("its guard limits no axis")
+    return guard, limits, kept
 
 
 def _guard(fold: Fold) -> Call | None:
@@ -125,3 +146,16 @@ def _dim(value: Scalar) -> Dim | None:
     if isinstance(value, Lit) and isinstance(value.value, int):
         return int(value.value)
     return None
+
+
+def _example(kernels: Kernels) -> Kernels | No:
+    def change(_: Kernel, loop: Loop) -> Loop | No:
+        fold, *rest = loop.body
+        assert isinstance(fold, Fold)
+        found = CLIP(fold)
+        return found if isinstance(found, No) else replace(loop, body=(found, *rest))
+
+    return on_loop(change, kernels)
+
+
+CLIP = Operator("clip", can_clip, clipped, _example)

@@ -34,9 +34,10 @@ from unistack_aot.mcir.transform import (
     substitute_vars,
     walk,
 )
-from unistack_aot.schedule.clipping import clipped
+from unistack_aot.schedule.clipping import CLIP
 from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
-from unistack_aot.schedule.unswitch import unswitched
+from unistack_aot.schedule.operator import or_same
+from unistack_aot.schedule.unswitch import UNSWITCH
 
 LEAST = 2048  # scalar operations per task below which handing it out costs more than it saves
 LANES = 32  # iterations of a vector loop around folds: two to four registers on every level
@@ -152,7 +153,7 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
             if stmt.role is Role.MAP and _straight(stmt.body):
                 vector = _vectorises(kernel, stmt, ranges)
                 return BIND.sure(stmt, Role.VECTOR if vector else Role.SEQ)
-            stmt = unswitched(stmt) if stmt.role is Role.SEQ else stmt
+            stmt = or_same(UNSWITCH(stmt), stmt) if stmt.role is Role.SEQ else stmt
             body = _inner(kernel, stmt.body, _with(ranges, stmt))
             return BIND.sure(stmt, Role.SEQ if stmt.role is Role.MAP else stmt.role, body)
         case Fold():
@@ -168,7 +169,7 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
 
 def _lanes(loop: Loop) -> Loop:
     """A vector loop around folds: guards that are the same for all lanes limit the folds' axes."""
-    body = tuple(clipped(s, loop.var) if isinstance(s, Fold) else s for s in loop.body)
+    body = tuple(or_same(CLIP(s, loop.var), s) if isinstance(s, Fold) else s for s in loop.body)
     return BIND.sure(loop, Role.VECTOR, body)
 
 
@@ -179,7 +180,7 @@ def _fold(kernel: Kernel, fold: Fold, ranges: Ranges) -> Fold:
         inside[axis.var] = (0, axis.extent - 1 if isinstance(axis.extent, int) else None)
     if fold.body:
         return replace(fold, body=_inner(kernel, fold.body, inside))
-    fold = clipped(fold)
+    fold = or_same(CLIP(fold), fold)
     last = fold.axes[-1]
     probe = (replace(fold, axes=()),)
     strides = [a.stride(last.var) for a in accesses(kernel, probe, inside)]

@@ -40,7 +40,8 @@ from unistack_aot.mcir.transform import all_loads, substitute_vars, walk
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.independent import independent_outside
 from unistack_aot.schedule.loops import FUSE
-from unistack_aot.schedule.unswitch import unswitched
+from unistack_aot.schedule.operator import or_same
+from unistack_aot.schedule.unswitch import UNSWITCH
 from unistack_aot.schedule.vectors import is_straight, stride_in, width_of
 
 SYMBOLIC = 1 << 20  # what an extent without a bound counts as
@@ -366,8 +367,7 @@ class Row:
             case Loop() if stmt.role is Role.MAP:
                 return self.by_warps(stmt) if self.folds_long(stmt) else self.loop(stmt)
             case Loop():
-                stmt = unswitched(stmt)
-                return replace(stmt, body=self.body(stmt.body))
+                return replace(stmt, body=self.body(or_same(UNSWITCH(stmt), stmt).body))
             case When():
                 yes, no = self.body(stmt.body), self.body(stmt.otherwise)
                 return replace(stmt, body=yes, otherwise=no)

@@ -17,6 +17,7 @@ from unistack_aot.mcir.program import Launch
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 Kernels = tuple[Kernel, ...]
 
 
@@ -58,6 +59,11 @@ class Operator(Generic[P, R]):
 
     def _doc(self) -> str:
         return inspect.getdoc(self.apply) or ""
+
+
+def or_same(found: T | No, before: T) -> T:
+    """What an operator made, or what it refused to change."""
+    return before if isinstance(found, No) else found
 
 
 def launch_of(kernel: Kernel) -> Launch:

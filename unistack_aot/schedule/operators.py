@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from unistack_aot.schedule.attention import ATTEND
+from unistack_aot.schedule.clipping import CLIP
 from unistack_aot.schedule.crops import CROP
 from unistack_aot.schedule.epilogues import EPILOGUE
 from unistack_aot.schedule.in_place import UPDATE
@@ -12,6 +14,7 @@ from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import Operator
 from unistack_aot.schedule.recompute import RECOMPUTE
 from unistack_aot.schedule.row_joins import JOIN_ROWS
+from unistack_aot.schedule.unswitch import UNSWITCH
 
 OPERATORS: tuple[Operator[..., Any], ...] = (
     INLINE,
@@ -19,6 +22,9 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     JOIN_ROWS,
     RECOMPUTE,
     CROP,
+    ATTEND,
+    UNSWITCH,
+    CLIP,
     SPLIT,
     FUSE,
     BIND,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import (
     Call,
     Index,
@@ -20,20 +21,42 @@ from unistack_aot.ir.scalar import (
 )
 from unistack_aot.mcir.nodes import Fold, Loop, Stmt, When
 from unistack_aot.mcir.transform import map_scalars, scalars, walk
+from unistack_aot.schedule.operator import Kernels, Operator, on_loop
+
+
+def can_unswitch(loop: Loop) -> Yes | No:
+    """Whether something inside the loop chooses between loads by the loop variable alone."""
+    return No(f"{loop.var} alone chooses nothing inside") if _condition(loop) is None else YES
 
 
 def unswitched(loop: Loop) -> Loop:
-    """Hoist a condition on the loop variable alone out of everything inside the loop.
+    """A condition on the loop variable alone hoisted out of everything inside the loop.
 
     before:
-        for t in 9 role=seq { for i in 8 { h[t, i] = where(t == 0, x[i], h[t - 1, i]) } }
+        kernel first(x: f32[8] far, z: f32[8] far) -> y: f32[9, 8] far {
+          for t in 9 role=seq {
+            for i in 8 {
+              y[t, i] = where([t] == 0, x[i], z[i])
+            }
+          }
+        }
     after:
-        for t in 9 role=seq {
-          if (t == 0) { for i in 8 { h[t, i] = x[i] } } else { for i in 8 { h[t, i] = h[t - 1, i] } } }
+        kernel k0(x: f32[8] far, z: f32[8] far) -> y: f32[9, 8] far {
+          for t in 9 role=seq {
+            when t == 0 {
+              for i in 8 {
+                y[t, i] = x[i]
+              }
+            } else {
+              for i in 8 {
+                y[t, i] = z[i]
+              }
+            }
+          }
+        }
     """
     condition = _condition(loop)
-    if condition is None:
-        return loop
+    assert condition is not None
     branches = [_taking(loop.body, condition, side) for side in (1, 2)]
     return replace(loop, body=(When(condition, *branches),))
 
@@ -64,3 +87,10 @@ def _taking(body: tuple[Stmt, ...], condition: Scalar, side: int) -> tuple[Stmt,
         return value.args[side] if found and isinstance(value, Call) else None
 
     return map_scalars(body, lambda value: transform(value, change))
+
+
+def _example(kernels: Kernels) -> Kernels | No:
+    return on_loop(lambda _, loop: UNSWITCH(loop), kernels)
+
+
+UNSWITCH = Operator("unswitch", can_unswitch, unswitched, _example)

@@ -22,7 +22,7 @@ from unistack_aot.mcir.nodes import Kernel, Param, Stmt, Store
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import map_scalars, rename_buffers
 from unistack_aot.mcir.winograd import Form
-from unistack_aot.schedule.attention import AttentionSite, attended, find_attention
+from unistack_aot.schedule.attention import ATTEND, AttentionSite, find_attention
 from unistack_aot.schedule.candidates import (
     Choice,
     Pick,
@@ -175,7 +175,7 @@ class Legalizer:
         """The attention as blocks of queries that share one pass over the keys."""
 
         def made(rows: int) -> Kernel:
-            return attended(kernel, site, rows, KEY_TILE, "attention.f32")
+            return ATTEND.sure(kernel, site, rows, KEY_TILE, "attention.f32")
 
         ways = {f"{n} queries and {KEY_TILE} keys at a time": n for n in QUERY_ROWS}
         words = "softmax(q k) v is a stream over keys; scores stay near"

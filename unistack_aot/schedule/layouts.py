@@ -25,13 +25,14 @@ from unistack_aot.mcir.canonical import closed, opened
 from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Stmt, Store
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
-from unistack_aot.mcir.transform import all_loads, replace_loads
+from unistack_aot.mcir.transform import all_loads, replace_loads, walk
 from unistack_aot.schedule.contraction import Site, find_site
 from unistack_aot.schedule.crops import CROP
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.uses import touched
 
 CHANNELS = 1  # the axis that is blocked: N, C, then space
+CONTRACTED = "contracted"  # the channels of a contraction: those it sums and those it makes
 FEWEST = 8  # channels below this read plain rows: a block of 16 would be mostly padding
 
 
@@ -244,16 +245,35 @@ def _spread(program: Program, wishes: Wishes, free: set[str]) -> None:
     while changed:
         changed = False
         for launch in program.launches():
-            names = [a for a in launch.args if a in free and _blockable(shapes[a])]
-            if not any(name in settled for name in names):
+            names = {a for a in launch.args if a in free and _blockable(shapes[a])}
+            known = names & settled
+            if not known or known == names:
                 continue
-            for name in names:
-                if name not in settled and _alike(
-                    shapes[name], [shapes[s] for s in names if s in settled]
-                ):
+            channels = _channels(launch)
+            for name in names - settled:
+                near = [shapes[s] for s in known if channels[s] & channels[name]]
+                if _alike(shapes[name], near):
                     settled.add(name)
                     changed = True
     wishes.blocked |= settled
+
+
+def _channels(launch: Launch) -> dict[str, set[str]]:
+    """Which loops count the channels of each operand of rank 2 or more; those of a contraction, summed or not,
+    count as one. A transposition's result has other channels than its operand, whatever the shapes.
+    """
+    site = find_site(launch.kernel)
+    axes = (*site.cols, *site.depth) if isinstance(site, Site) else ()
+    joint = {axis.var: CONTRACTED for axis in axes}
+    stores = [s for s in walk(launch.kernel.body) if isinstance(s, Store)]
+    touches = [(s.buffer, s.index) for s in stores]
+    touches += [(load.buffer, load.index) for load in all_loads(launch.kernel.body)]
+    argument = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
+    found: dict[str, set[str]] = {name: set() for name in launch.args}
+    for buffer, index in touches:
+        if len(index) > CHANNELS and not isinstance(entry := index[CHANNELS], int | Scalar):
+            found[argument[buffer]] |= {joint.get(var, var) for var in entry.symbols}
+    return found
 
 
 def _blockable(shape: tuple[Dim, ...]) -> bool:

@@ -88,6 +88,50 @@ def test_windows(tmp_path: Path) -> None:
     forms.check(tmp_path, tolerance=1e-5)
 
 
+def test_tokens_of_patches_are_no_channels(tmp_path: Path) -> None:
+    """A convolution's blocks of channels end where a transposition makes its pixels rows of a product."""
+    forms = Forms()
+    patches = helper.make_node(
+        "Conv", [forms.given("x", 1, 3, 32, 32), "kernel"], ["p"], strides=[4, 4]
+    )
+    turned = [
+        patches,
+        helper.make_node("Reshape", ["p", "shape"], ["flat"]),
+        helper.make_node("Transpose", ["flat"], ["tokens"], perm=[0, 2, 1]),
+    ]
+    forms.nodes += turned
+    kernel = forms.random.standard_normal((48, 3, 4, 4), np.float32)
+    forms.weights += [numpy_helper.from_array(kernel, "kernel")]
+    forms.weights += [numpy_helper.from_array(np.array([1, 48, 64]), "shape")]
+    forms.add("MatMul", "tokens", forms.weight(48, 40))
+    forms.add("Softmax", "tokens", axis=-1)
+    forms.check(tmp_path, tolerance=4e-6)
+    session = load(tmp_path / "forms.pkg", device="cpu", threads=1)
+    (records,) = session.package.document("lock.json")["decisions"].values()
+    tiled = [r for r in records if r["what"] in ("blocks", "algorithm")]
+    assert len(tiled) == 2, "the convolution and the product"
+
+
+@pytest.mark.parametrize("units", [128, 48, 20])
+def test_recurrences(units: int, tmp_path: Path) -> None:
+    """Units in blocks of 64 and of 16, and a number that no block divides; rows that end early."""
+    forms = Forms()
+    x = forms.given("x", 5, 3, 7)
+    forms.weights.append(numpy_helper.from_array(np.array([5, 2, 4], np.int32), "lengths"))
+    for op, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        wide = (2, gates * units)
+        given = (
+            x,
+            forms.weight(*wide, 7),
+            forms.weight(*wide, units),
+            forms.weight(2, 2 * wide[1]),
+        )
+        for lengths in ("", "lengths"):
+            forms.add(op, *given, lengths, hidden_size=units, direction="bidirectional")
+    forms.add("GRU", x, *(forms.weight(1, 3 * units, n) for n in (7, units)), hidden_size=units)
+    forms.check(tmp_path, tolerance=4e-6)
+
+
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS.keys())
 def test_transformed_weights_come_back(form: Form) -> None:
     weights = np.random.default_rng(1).standard_normal((9, 2, 5, 16))
@@ -151,6 +195,30 @@ def test_convolutions_by_fewer_products(
         found = [r["chosen"].split(", ")[0] for r in records if r["what"] == "algorithm"]
         assert found == ([chosen] if chosen and convolution == "fast" else [])
         assert f"convolution={convolution}" in session.package.manifest.options
+
+
+def test_an_infinity_stays_in_its_tile(tmp_path: Path) -> None:
+    """As docs/winograd.md says: pixel 13 is read by the tile of outputs 12 to 15 alone; direct sums are exact."""
+    forms = Forms()
+    forms.add("Conv", forms.given("x", 1, 40, 28, 28), forms.weight(48, 40, 3, 3), pads=[1] * 4)
+    forms.inputs["x"][0, 0, 13, 13] = np.inf
+    ins = [helper.make_tensor_value_info("x", F32, (1, 40, 28, 28))]
+    graph = helper.make_graph(forms.nodes, "conv", ins, forms.outputs, forms.weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    finite = {}
+    for convolution in ("fast", "direct"):
+        package = tmp_path / f"{convolution}.pkg"
+        target = f"cpu:{levels_here()[-1]}"
+        compile_model(model, package, targets=(target,), convolution=convolution)
+        (result,) = load(package, device="cpu", threads=1).run(forms.inputs).values()
+        finite[convolution] = np.isfinite(result[0])
+    rows = np.arange(28)
+    window, tile = abs(rows - 13) <= 1, rows // 4 == 3
+    assert np.array_equal(
+        finite["direct"], np.broadcast_to(~np.outer(window, window), (48, 28, 28))
+    )
+    assert finite["fast"][:, ~np.outer(tile, tile)].all()
+    assert not finite["fast"][:, np.outer(window, window)].any()
 
 
 def windows(x: Array, weight: Array) -> Array:

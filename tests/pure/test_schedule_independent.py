@@ -11,6 +11,7 @@ import pytest
 
 from unistack_aot.aicf.types import TensorType, TupleType
 from unistack_aot.mcir.evaluate import evaluate_kernel
+from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Role
 from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.ops.op import TensorOp
@@ -19,6 +20,7 @@ from unistack_aot.ops.samples import parse_type
 from unistack_aot.ops.scatter import ScatterElements, ScatterNd
 from unistack_aot.schedule.independent import independent_outside
 from unistack_aot.schedule.many_narrow import stages
+from unistack_aot.schedule.recurrences import step_weights
 
 CASES: list[tuple[TensorOp, tuple[str, ...], int]] = [
     (Lstm(), ("f32[5, 3, 16]", "f32[16, 4]", "f32[3, 4]", "f32[3, 4]"), 3),
@@ -97,3 +99,13 @@ def test_iterations_that_meet_stay_inside(access: str, outside: str) -> None:
     assert isinstance(loop, Loop)
     assert loop.var == outside
     assert (loop.role is Role.MAP) == (outside != "t")
+
+
+@pytest.mark.parametrize(("units", "size"), [(256, 64), (96, 32), (48, 16), (20, None)])
+def test_weights_of_every_step_lie_in_blocks_of_units(units: int, size: int | None) -> None:
+    """All four gates begin at a block; the states, read along their last axis too, keep their layout."""
+    state = f"f32[3, {units}]"
+    kernel = lowered(
+        Lstm(), (f"f32[5, 3, {4 * units}]", f"f32[{4 * units}, {units}]", state, state)
+    )
+    assert step_weights(kernel) == ({} if size is None else {"a1": Layout((0, size))})

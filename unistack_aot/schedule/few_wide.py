@@ -41,6 +41,7 @@ from unistack_aot.schedule.unswitch import UNSWITCH
 
 LEAST = 2048  # scalar operations per task below which handing it out costs more than it saves
 LANES = 32  # iterations of a vector loop around folds: two to four registers on every level
+MOST_LANES = 64  # where memory is in longer blocks: four to eight registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +149,7 @@ def _inner(kernel: Kernel, body: tuple[Stmt, ...], ranges: Ranges) -> tuple[Stmt
 def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
     match stmt:
         case Loop():
+            stmt = _sums_in_blocks(kernel, stmt, ranges)
             if stmt.role is Role.MAP and _laned(kernel, stmt, ranges):
                 return _lanes(stmt)
             if stmt.role is Role.MAP and _straight(stmt.body):
@@ -165,6 +167,15 @@ def _one(kernel: Kernel, stmt: Stmt, ranges: Ranges) -> Stmt:
             return replace(stmt, body=_inner(kernel, stmt.body, ranges))
         case _:
             return stmt
+
+
+def _sums_in_blocks(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
+    """Inside a task: independent sums over an operand in blocks become loops over lanes, as those around tasks do."""
+    loops, body = perfect_nest((loop,))
+    sums = any(isinstance(stmt, Fold) for stmt in body)
+    if not sums or _blocked_loop(kernel, loops, body) is None:
+        return loop
+    return lanes_innermost(kernel, loop, ranges)
 
 
 def _lanes(loop: Loop) -> Loop:
@@ -215,9 +226,9 @@ def _laned(kernel: Kernel, loop: Loop, ranges: Ranges) -> bool:
 
 
 def _short(extent: Dim) -> bool:
-    """At most LANES iterations, whatever the symbols are."""
+    """At most MOST_LANES iterations, whatever the symbols are."""
     top = bounds(extent, {})[1]
-    return top is not None and top <= LANES
+    return top is not None and top <= MOST_LANES
 
 
 def lanes_innermost(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:

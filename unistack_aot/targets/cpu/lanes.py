@@ -13,7 +13,10 @@ from unistack_aot.ir.scalar import Name, Scalar, postorder
 from unistack_aot.mcir.nodes import Axis, Fold, Let, Loop, Stmt
 from unistack_aot.mcir.transform import scalars
 
-MOST_TAPS = 64  # points of a fold that are written out, so that the lanes' states stay in registers
+MOST_TAPS = (
+    64  # points of a window that are written out, so that the lanes' states stay in registers
+)
+LONGEST = 16  # points along one of its axes: 48 units of a recurrence took the compiler minutes
 
 
 def lane_loop(loop: Loop, writer: KernelWriter) -> tuple[CNode, ...]:
@@ -109,6 +112,7 @@ class Lanes:
         extent = self.writer.printer.dim(first.extent)
         loop = Block(self.writer.header(identifier(first.var), extent), inner)
         taps = prod(a.extent for a in axes if isinstance(a.extent, int))
-        if all(isinstance(a.extent, int) for a in fold.axes) and taps <= MOST_TAPS:
+        window = all(isinstance(a.extent, int) and a.extent <= LONGEST for a in fold.axes)
+        if window and taps <= MOST_TAPS:
             return (Directive(self.writer.dialect.unroll(taps)), loop)
         return (loop,)

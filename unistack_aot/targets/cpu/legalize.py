@@ -54,6 +54,7 @@ from unistack_aot.schedule.panels import (
     packed_shape,
     tiled,
 )
+from unistack_aot.schedule.recurrences import step_weights
 from unistack_aot.schedule.winograd import (
     tiled_winograd,
     transform_constant,
@@ -116,6 +117,8 @@ class Legalizer:
             tiles = self.contraction(launch, kernel, site)
             if not isinstance(tiles, No):
                 packing, kernel = tiles
+        else:
+            kernel = self.recurrence(kernel)
         fresh = closed(kernel, launch)
         return [*(self.roles(p) for p in packing), self.roles(fresh)]
 
@@ -223,11 +226,24 @@ class Legalizer:
         shared = [k for k, e in enumerate(site.b.load.index) if e == site.a.load.index[block[0]]]
         if len(shared) != 1:
             return kernel
-        layout = Layout((shared[0], block[1]))
-        name = self.constant(laid_out(self.constants[buffer.constant], layout), b.shape, layout)
-        fresh = replace(b, name=name, layout=layout)
-        params = tuple(fresh if p.name == b.name else p for p in kernel.params)
-        return replace(kernel, params=params, body=rename_buffers(kernel.body, {b.name: name}))
+        return self.laid(kernel, b.name, Layout((shared[0], block[1])))
+
+    def recurrence(self, kernel: Kernel) -> Kernel:
+        """Constant weights that every step reads, in blocks of units, so that lanes read neighbours."""
+        for name, layout in step_weights(kernel).items():
+            buffer = self.buffers[name]
+            if buffer.kind is Kind.CONSTANT and buffer.constant and buffer.dtype is f32:
+                kernel = self.laid(kernel, name, layout)
+        return kernel
+
+    def laid(self, kernel: Kernel, operand: str, layout: Layout) -> Kernel:
+        """The kernel with a constant operand in this layout."""
+        param, digest = kernel.param(operand), self.buffers[operand].constant
+        assert digest is not None
+        name = self.constant(laid_out(self.constants[digest], layout), param.shape, layout)
+        fresh = replace(param, name=name, layout=layout)
+        params = tuple(fresh if p.name == operand else p for p in kernel.params)
+        return replace(kernel, params=params, body=rename_buffers(kernel.body, {operand: name}))
 
     def oriented(self, kernel: Kernel, site: Site) -> Site:
         """Constants, or else the operand that holds the result's last axis, go to the right (packed) side."""

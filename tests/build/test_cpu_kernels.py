@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,15 @@ from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Input
 from unistack_aot.aicf.types import TensorType
 from unistack_aot.base.dtypes import f16, i64
-from unistack_aot.base.errors import UnistackError
+from unistack_aot.base.errors import MissingTool, UnistackError
+from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.ops.scatter import ScatterElements
 from unistack_aot.pipeline import compile_model
 from unistack_aot.runtime.cpu import check_sizes
 from unistack_aot.runtime.layout import lay_out
 from unistack_aot.runtime.session import load
+from unistack_aot.schedule.panels import PANEL, register_tile
+from unistack_aot.targets.cpu import build
 
 Array = np.ndarray[Any, Any]
 # Rounding differs by the order of sums and by exp, erf and pow of another library.
@@ -246,3 +250,24 @@ def test_a_buffer_beyond_32_bits_is_refused(tmp_path: Path) -> None:
     layout = lay_out(session.variant, {session.package.manifest.dims[0].name: 1 << 31})
     with pytest.raises(UnistackError, match="would have 2147483648 elements"):
         check_sizes(session.variant, layout)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_the_scheduler_and_the_header_mean_the_same_tile(level: str) -> None:
+    """Register tiles: worked out from the map of a level, and written down in its header."""
+    isa, tile = build.LEVELS[level], register_tile(machine_for_arch(level))
+    try:
+        tool = build.compiler(isa)
+    except MissingTool:
+        pytest.skip(f"no compiler for {level}")
+    text = (
+        '#include "ua/tile.h"\n'
+        f"static_assert(ua::kPanel == {PANEL});\n"
+        f"static_assert(ua::kTileRows == {tile.rows} && ua::kTilePanels == {tile.panels});\n"
+    )
+    include = f"-I{build.INCLUDE}"
+    flags = ("-std=c++17", *isa.march, include, "-fsyntax-only", "-x", "c++", "-")
+    done = subprocess.run(
+        [*tool.command, *flags], input=text, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

@@ -174,7 +174,8 @@ def winograd_saves(site: Site, form: Form) -> str:
     share = (form.tile * TAPS / form.points) ** 2
     return (
         f"{form.name} on {image.height}x{image.width} pixels has {share:.3g} times fewer products; errors up to "
-        f"{WORST[form]} eps of the terms' magnitudes, {ALLOWED * sqrt(terms):.0f} are allowed"
+        f"{WORST[form]} eps of the terms' magnitudes, {ALLOWED * sqrt(terms):.0f} are allowed; "
+        f"an inf or NaN may spread over its {form.tile}x{form.tile} tile"
     )
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 
 import unistack_aot.ops  # noqa: F401  registers the vocabulary
@@ -12,8 +15,11 @@ from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.op import Input
 from unistack_aot.aicf.parse import parse_example
 from unistack_aot.base.errors import IRError
+from unistack_aot.base.options import Options
 from unistack_aot.ir.rewrite import Log
 from unistack_aot.ops.pointwise import Abs, Exp, Neg
+from unistack_aot.packing import Clock, about
+from unistack_aot.pipeline import Hooks, Ruled, go_on
 from unistack_aot.rules import apply_phase, apply_rules
 from unistack_aot.rules.checked import Checks
 from unistack_aot.rules.find import NodeJointRule, NodeRule, NodeUsers, any_, find
@@ -83,3 +89,18 @@ def test_every_firing_keeps_the_value(name: str) -> None:
     _, report = apply_rules(model.graph, model.origins, 3, dict(model.ranges))
     assert not report.skipped
     assert sum(report.compared.values()) == report.total
+
+
+def test_level_1_sees_the_graphs_at_stage_borders(tmp_path: Path) -> None:
+    """Before the rules and before lowering; nothing is written."""
+    model = imported("lstm_small")
+    graph = model.graph
+    open_graph = Graph(graph.name, graph.inputs[1:], graph.outputs)
+    asked, out = Options(("cpu",), verify=1), tmp_path / "m.pkg"
+    for stage in (
+        replace(model, graph=open_graph),
+        Ruled(about(model), open_graph, model.origins),
+    ):
+        with pytest.raises(IRError, match="is used but not declared"):
+            go_on(stage, out, asked, Hooks(), Clock())
+    assert not out.exists()

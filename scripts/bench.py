@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
+import shlex
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from math import prod
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+import numpy
 import onnx
 import onnxruntime
 
@@ -35,6 +39,7 @@ from unistack_aot.check.oracles import bound
 from unistack_aot.check.tolerance import roundings
 from unistack_aot.cli.face import columns, duration
 from unistack_aot.onnx_in import import_model
+from unistack_aot.targets.cpu.build import LEVELS, compiler
 
 try:
     import openvino
@@ -71,6 +76,9 @@ def main(arguments: list[str]) -> int:
         return error.exit_code
     if options.json:
         options.json.write_text(json.dumps({"peak": peak, "models": results}, indent=2) + "\n")
+    if options.markdown:
+        command = shlex.join(["scripts/bench.py", *arguments])
+        options.markdown.write_text(page(results, peak, options.threads, command))
     return 0
 
 
@@ -95,6 +103,7 @@ def _parser() -> argparse.ArgumentParser:
         help="what to build: cpu:x86-64-v3",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write them there as a page")
     return parser
 
 
@@ -196,6 +205,74 @@ def _print(systems: list[System], work: float, peak: float) -> None:
         )
     for line in columns(rows, right="lrrrrrl"):
         print(f"  {line}")
+
+
+TEXT = """# Speed on a CPU
+
+Written by `scripts/bench.py --markdown` on {date}, on {machine} that had
+nothing else to do. Every figure was measured in this one run:
+
+```sh
+{command}
+```
+
+| what | version |
+|---|---|
+{versions}
+
+All systems run f32 on {threads} threads and take turns in blocks of {block} runs, so that they see the same
+machine. A median is over all runs of a system. `ours is` is the other system's median over ours: above 1, this
+compiler is faster. The same run measured the multiply-add peak: {peak:.1f} GFLOP/s on {threads} threads, from
+independent multiply-adds in registers. GFLOP count the multiplications and additions of contractions as the model
+defines them: convolutions by fewer products do less, and what recurrences sum at each step is not counted.
+
+| model | GFLOP | system | median ms | best ms | runs | GFLOP/s | of peak | ours is |
+|---|---|---|---|---|---|---|---|---|
+{rows}
+"""
+
+
+def page(results: list[dict[str, Any]], peak: float, threads: int, command: str) -> str:
+    """The figures of a run as Markdown: where and with what they were measured, and each system's row."""
+    versions = {
+        "unistack_aot": ua.__version__,
+        "onnxruntime": onnxruntime.__version__,
+        "openvino": openvino.__version__ if openvino else "absent",
+        "C++ compiler": compiler(LEVELS[cpu_facts.isa_levels()[-1]]).version.splitlines()[0],
+        "Python, numpy": f"{platform.python_version()}, {numpy.__version__}",
+        "system": cpu_facts.kernel(),
+    }
+    return TEXT.format(
+        date=datetime.now(UTC).date().isoformat(),
+        machine=f"{cpu_facts.cores()} cores of {cpu_facts.model()} ({cpu_facts.isa_levels()[-1]})",
+        command=command,
+        versions="\n".join(f"| {what} | {version} |" for what, version in versions.items()),
+        threads=threads,
+        block=BLOCK,
+        peak=peak / 1e9,
+        rows="\n".join(row for result in results for row in _rows(result, peak)),
+    )
+
+
+def _rows(result: dict[str, Any], peak: float) -> list[str]:
+    rows: list[str] = []
+    work, systems = result["flop"], result["systems"]
+    ours = systems["unistack_aot"]["median"]
+    for name, times in systems.items():
+        rate = work / times["median"]
+        first = (result["model"], f"{work / 1e9:.2f}") if not rows else ("", "")
+        cells = (
+            *first,
+            name,
+            f"{1e3 * times['median']:.2f}",
+            f"{1e3 * times['best']:.2f}",
+            str(times["runs"]),
+            f"{rate / 1e9:.1f}",
+            f"{100 * rate / peak:.0f} %",
+            f"{times['median'] / ours:.2f} x" if rows else "",
+        )
+        rows.append(f"| {' | '.join(cells)} |")
+    return rows
 
 
 def operations(model: onnx.ModelProto, feeds: Mapping[str, Any]) -> float:

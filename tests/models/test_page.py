@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models import records
-from models.catalogue import CATALOGUE, REFUSED, Entry
+from models.catalogue import CATALOGUE, NOT_JUDGED, REFUSED, Entry, entry
 from models.judged import Judged
 from models.summary import summarize
 from unistack_aot import __version__
@@ -23,18 +23,27 @@ def test_page_is_what_the_records_say() -> None:
     assert (DOCS / "models.md").read_text() == records.page(RECORDS), AGAIN
 
 
-def test_small_models_were_judged_on_every_device_and_all_are_listed() -> None:
-    missing = [
-        f"{item.name} on {device}"
-        for item in CATALOGUE
-        for device in records.DEVICES[item.kind]
-        if item.kind == "small"
-        and (item.name not in RECORDS or device not in RECORDS[item.name].findings)
-    ]
+def test_every_model_was_judged_wherever_its_kind_is_and_all_are_listed() -> None:
+    missing = records.missing(RECORDS)
     assert not missing, f"{AGAIN}\n{missing}"
     listed = re.findall(r"^\| (\w+) \|", (DOCS / "models.md").read_text(), re.MULTILINE)
     names = [name for name in listed if name != "model"]
     assert sorted(names) == sorted(item.name for item in CATALOGUE)
+
+
+def test_what_is_not_judged_is_said_with_its_reason() -> None:
+    for (name, device), reason in NOT_JUDGED.items():
+        assert device in records.DEVICES[entry(name).kind], f"{name} is never judged on {device}"
+        found = RECORDS[name].findings if name in RECORDS else {}
+        assert device not in found, f"{name} has a verdict on {device}"
+        row = next(
+            line for line in records.page(RECORDS).splitlines() if line.startswith(f"| {name} |")
+        )
+        assert f"| {reason} |" in row
+    lacking = {name: record for name, record in RECORDS.items() if name != "gru_small"}
+    assert records.missing(lacking) == [("gru_small", "cpu"), ("gru_small", "emulator")]
+    [row] = [r for r in records.page(lacking).splitlines() if r.startswith("| gru_small |")]
+    assert row.count("| not judged yet ") == 2
 
 
 def test_verdicts_are_of_this_version_and_none_is_bad() -> None:

@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import unistack_aot as ua
 from unistack_aot.check import Verdict
-from unistack_aot.check.quantum import Moved, allowance, moved, quantum_of, steps
+from unistack_aot.check.quantum import Moved, allowance, moved, nearest, quantum_of, steps
 from unistack_aot.onnx_in import import_model
 
 SCALE = 0.05
@@ -90,6 +90,7 @@ def test_steps_and_allowance() -> None:
     assert found is not None
     np.testing.assert_array_equal(found, [2, -1])
     assert steps(np.array([0.06], np.float32), 0.05) is None
+    np.testing.assert_array_equal(nearest(np.array([0.06, 0.149]), 0.05), [1, 3])
     assert moved(np.array([1.0, 4.0, 2.0]), np.array([1.0, 2.0, 3.0])) == Moved(2, 2)
     assert allowance([Moved(0, 0)], 1000) == Moved(0, 0)
     assert allowance([Moved(10, 1), Moved(4, 1)], 1000) == Moved(35, 1)

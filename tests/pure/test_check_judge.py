@@ -143,6 +143,44 @@ def test_cancellation_is_measured_not_called_a_fault() -> None:
     assert not judge(difference_of_squares(), feeds, wrong)
 
 
+def masked_softmax() -> onnx.ModelProto:
+    """Attention's mask: ones stay, zeros become the lowest float."""
+    nodes = [
+        helper.make_node("Cast", ["mask"], ["m"], "cast", to=TensorProto.FLOAT),
+        helper.make_node("Sub", ["one", "m"], ["s"], "sub"),
+        helper.make_node("Mul", ["s", "lowest"], ["a"], "mul"),
+        helper.make_node("Add", ["x", "a"], ["b"], "add"),
+        helper.make_node("Softmax", ["b"], ["y"], "softmax"),
+    ]
+    held = {"one": np.float32(1), "lowest": np.finfo(np.float32).min}
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [
+            helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, 8]),
+            helper.make_tensor_value_info("mask", TensorProto.INT64, [4, 8]),
+        ],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [4, 8])],
+        [numpy_helper.from_array(np.asarray(array), name) for name, array in held.items()],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@pytest.mark.parametrize("off, passes", [(0.0, True), (0.01, False)])
+def test_a_mask_excuses_nothing(off: float, passes: bool) -> None:
+    """One less one is exactly zero, so the lowest float times it is no rounding error."""
+    random = np.random.default_rng(0)
+    mask = np.ones((4, 8), np.int64)
+    mask[1, 5:] = 0
+    feeds = {"x": random.standard_normal((4, 8)).astype(np.float32), "mask": mask}
+
+    def answer(right: dict[str, Array]) -> dict[str, Array]:
+        right["y"] = right["y"] * np.float32(1 + off)
+        return right
+
+    assert bool(judge(masked_softmax(), feeds, answer)) is passes
+
+
 def test_without_onnxruntime_float64_judges(monkeypatch: pytest.MonkeyPatch) -> None:
     right = Runtime(classifier(), 1).run(x_of())
     assert not isinstance(right, str)

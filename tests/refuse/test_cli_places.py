@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -153,6 +154,46 @@ def test_no_room_for_what_compilers_write(
     assert said.endswith(
         "  do: free space, or set TMPDIR to a folder that can be written\nnothing was written\n"
     )
+
+
+@pytest.fixture
+def full(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder on a disk that has 4 KB."""
+    folder = tmp_path_factory.mktemp("full")
+    command = ["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", str(folder)]
+    if (
+        shutil.which("mount") is None
+        or subprocess.run(command, capture_output=True, check=False).returncode
+    ):
+        pytest.skip("only root may mount a disk of 4 KB")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def test_a_full_disk_for_temporary_files(
+    refused: Refused,
+    full: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The compiler says that it cannot write; nothing of it is left."""
+    monkeypatch.setattr("tempfile.tempdir", str(full))
+    cache = tmp_path_factory.mktemp("cache")
+    said = refused("--target", "cpu:x86-64-v3", UA_CACHE=str(cache), TMPDIR=str(full))
+    assert said.startswith("error: g++ failed: ") and "No space left on device\n" in said
+    assert said.endswith(
+        "  do: free space, or set TMPDIR to a folder that can be written\nnothing was written\n"
+    )
+    assert list(full.iterdir()) == []
+
+
+def test_a_full_disk_for_the_cache(refused: Refused, full: Path) -> None:
+    assert refused("--target", "cpu:x86-64-v3", UA_CACHE=str(full)) == (
+        "error: the cache of compiled kernels cannot be used: No space left on device\n"
+        f"  at: {full}\n"
+        "  do: free space, or set UA_CACHE to a folder that can be written\nnothing was written\n"
+    )
+    assert all(path.suffix == ".log" for path in full.rglob("*") if path.is_file())
 
 
 SLOW = """\

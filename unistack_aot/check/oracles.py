@@ -90,8 +90,9 @@ class Disturbance:
     """Rounding errors as they might have happened: each result is changed at random.
 
     Every operation's own relative error (tolerance.py) is drawn as a normal error: per element for
-    pointwise operations, against max(|x|, rms) for folds and contractions. What happens to the
-    outputs is the model's conditioning at these inputs, measured.
+    pointwise operations, against max(|x|, rms) for folds and contractions. A pointwise result that
+    its type holds exactly is not rounded: a mask of ones stays one. What happens to the outputs is
+    the model's conditioning at these inputs, measured.
     """
 
     def __init__(self, rounding: Rounding, seed: int, amplitude: float = 1.0) -> None:
@@ -104,9 +105,13 @@ class Disturbance:
         sigma = self._amplitude * sqrt(own_variance(node, self._rounding))
         if not sigma or isinstance(given, tuple) or given.dtype.kind != "f" or not given.size:
             return given
-        size = np.abs(given) if node.op.family == "pointwise" else magnitudes(given)
         noise = self._random.standard_normal(given.shape) * sigma
         with np.errstate(all="ignore"):
+            if node.op.family == "pointwise":
+                held = given.astype(node.tensor.dtype.numpy).astype(given.dtype)
+                size = np.where(held == given, 0.0, np.abs(given))
+            else:
+                size = magnitudes(given)
             return np.where(np.isfinite(given), given + noise * size, given)
 
 

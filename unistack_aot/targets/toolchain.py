@@ -11,12 +11,15 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from errno import ENOSPC
 from functools import cache
 from pathlib import Path
 from threading import BoundedSemaphore, Lock
 
 from unistack_aot.base.environment import environment
 from unistack_aot.base.errors import ToolFailed, UnistackError
+
+_ROOM = "free space, or set TMPDIR to a folder that can be written"
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,12 +186,14 @@ def _execute(job: Job, stops: int) -> Outcome:
         raise UnistackError(
             f"a compiler could not be run: {error.strerror or error}",
             at=error.filename or tempfile.gettempdir(),
-            hint="free space, or set TMPDIR to a folder that can be written",
+            hint=_ROOM,
         ) from error
     raise ToolFailed(
         f"{job.tool.command[0]} failed: {_first_errors(log)}",
         at=", ".join(name for name, _ in job.sources),
-        hint="run again with --dump DIR to see the generated source",
+        hint=_ROOM
+        if os.strerror(ENOSPC) in log
+        else "run again with --dump DIR to see the generated source",
     )
 
 

@@ -162,7 +162,7 @@ def about(imported: Imported) -> About:
         imported.report.operators,
         imported.report.unused,
         imported.report.gone,
-        (*imported.report.assumed, *imported.report.refused),
+        (*imported.report.assumed, *imported.report.refused, *imported.report.contradicted),
         tuple(manifest.Demand(text(d.value), d.sentence) for d in imported.report.demands),
     )
 

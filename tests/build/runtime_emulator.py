@@ -19,7 +19,7 @@ import pytest
 
 from tests.build.runtime_packages import WEIGHTS, buffer, manifest_of, package
 from unistack_aot.artifact import manifest as m
-from unistack_aot.base.errors import UnistackError
+from unistack_aot.base.errors import BadInput, UnistackError
 from unistack_aot.emulator.build import compile_kernels
 from unistack_aot.runtime.session import Session, load
 
@@ -140,7 +140,11 @@ class Cases:
             given = gpuarray.to_gpu(x)
         np.testing.assert_array_equal(made.run({"x": given})["y"], want)
         with made._program.active():
-            del given
+            strided = gpuarray.to_gpu(np.ones((4, 6), np.float32))[:, :3]
+        with pytest.raises(BadInput, match="input 'x' is a strided array on the GPU"):
+            made.run({"x": strided})
+        with made._program.active():
+            del given, strided
 
     def test_if(self) -> None:
         """A branch on a device scalar."""

@@ -12,7 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from unistack_aot import load
+from unistack_aot.base.errors import BadModel
 from unistack_aot.cli.main import main
+from unistack_aot.onnx_in import import_model
 
 F = TensorProto.FLOAT
 N = helper.make_node
@@ -251,3 +253,44 @@ def test_a_function_is_called_in_place(tmp_path: Path) -> None:
     made = function(["a"], [N("Add", ["a", "a"], ["c"], "in"), N("Relu", ["c"], ["b"], "re")])
     x = np.array([[-1.0, 2.0, 0.0, -0.5]], np.float32)
     np.testing.assert_array_equal(compiled(made, tmp_path, {"x": x})["y"], np.maximum(2 * x, 0))
+
+
+def declared(kind: int, shape: Shape, inner: int = F) -> onnx.ModelProto:
+    """y = -relu(x) of f32[2, 3], with another declaration of y, or of the value between."""
+    made = model(
+        [N("Relu", ["x"], ["h"], "r"), N("Neg", ["h"], ["y"], "n")],
+        [value("x", (2, 3))],
+        [value("y", shape, kind)],
+    )
+    made.graph.value_info.append(value("h", (2, 3), inner))
+    return made
+
+
+@pytest.mark.parametrize(
+    "proto, words",
+    [
+        (declared(TensorProto.DOUBLE, (2, 3)), "'y' is declared as f64, but the graph gives f32"),
+        (declared(F, (2, 3), TensorProto.INT64), "'h' is declared as i64, but the graph gives f32"),
+    ],
+)
+def test_a_declared_type_that_is_not_so(proto: onnx.ModelProto, words: str) -> None:
+    with pytest.raises(BadModel) as caught:
+        import_model(proto)
+    assert caught.value.what == words
+    assert caught.value.hint == "export the model again, or correct the declared type"
+
+
+@pytest.mark.parametrize(
+    "shape, said",
+    [
+        ((2, 4), "[2, 4]"),
+        ((2, 3, 1), "[2, 3, 1]"),
+        (("b", 7), "[b, 7]"),
+        ((2, 3), ""),
+        (("b", "c"), ""),
+    ],
+)
+def test_a_declared_shape_that_is_not_so(shape: Shape, said: str) -> None:
+    """The graph decides, and the report says so."""
+    wrong = f"output y is declared as {said}, but the graph gives [2, 3]"
+    assert import_model(declared(F, shape)).report.contradicted == ((wrong,) if said else ())

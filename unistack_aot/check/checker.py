@@ -70,11 +70,13 @@ def check(
     threads: int | None = None,
     bisect: bool = True,
 ) -> Verdict:
-    """Run a package on a device and judge every output.
+    """Run a package on a device and judge every output against onnxruntime, and float64 where they differ.
 
     By default on seeded inputs, at the lowest, typical and highest sizes of its dimensions; `dims`
-    gives other sizes, `feeds` the inputs themselves. On failure `bisect` finds the first wrong
-    value, for which parts of the model are compiled again. UnistackError for bad arguments.
+    gives other sizes, `feeds` the inputs themselves: arrays by name, of the declared dtypes and
+    shapes. On failure `bisect` finds the first wrong value, for which parts of the model are compiled
+    again. The verdict is true if all is within tolerance; `str` of it is a table. Raises BadInput for
+    wrong arguments and for a package of another model, BadPackage for a damaged one.
     """
     model = Path(model) if isinstance(model, str) else model
     session = load(package, device, threads)

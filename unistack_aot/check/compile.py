@@ -45,12 +45,16 @@ def compile_model(
 ) -> Report:
     """Compile a model into one package file, which can test itself unless `golden` is off.
 
-    `targets` as in "cpu", "cpu:x86-64-v3", "cuda:sm_90"; `dims` fixes or bounds symbolic
-    dimensions: {"batch": 8}, {"batch": (1, 8)} or lowest, typical, highest; `override` is the
-    folder of texts that `hooks.watch` puts in place of stages; with `convolution` "direct" every
-    convolution is the sum of its definition. `maps` describe the machines to build
-    for; `tuning` says how long to measure kernels here, and where results are kept. Raises
-    UnistackError subclasses for every user's mistake; nothing is written then.
+    `model` is a path, the bytes of a model, or a ModelProto; `output` the file to write. `targets` as
+    in "cpu", "cpu:x86-64-v3", "cuda:sm_90"; `dims` fixes or bounds symbolic dimensions: {"batch": 8},
+    {"batch": (1, 8)} or (lowest, typical, highest). `precision` says what contractions may be computed
+    in; with `convolution` "direct" every convolution is the sum of its definition. `override` is the
+    folder of texts that `hooks.watch` puts in place of stages; `maps` describe the machines to build
+    for; `tuning` says how long to measure kernels here, and where results are kept.
+
+    The report says what was built, remarked on and written. Raises BadInput (arguments), BadModel (a
+    broken model), Unsupported (what has no kernel, all of it at once), MissingTool (no compiler) or
+    another UnistackError; nothing is written then.
     """
     writable(Path(output))
     model = Path(model) if isinstance(model, str) else model

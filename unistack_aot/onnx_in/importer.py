@@ -24,6 +24,7 @@ from unistack_aot.base.errors import (
 )
 from unistack_aot.base.symbolic import Dim, Sym, bounds, symbols, text
 from unistack_aot.onnx_in.assume import Assumed, assume_equal
+from unistack_aot.onnx_in.contradicted import contradicted
 from unistack_aot.onnx_in.demands import Demand, demanded
 from unistack_aot.onnx_in.dims import Declared, DimTable, input_types
 from unistack_aot.onnx_in.order import Numbered, label_of, ordered
@@ -45,7 +46,8 @@ class Report:
     model checks both), and branches that end a run which takes them.
 
     `operators` are the operators of the model's own nodes by name, `unused` the names of those that
-    no output needs, `gone` what an earlier compilation found out about nodes without a kernel.
+    no output needs, `gone` what an earlier compilation found out about nodes without a kernel,
+    `contradicted` what is declared of outputs and is not so.
     """
 
     onnx_nodes: int
@@ -58,6 +60,7 @@ class Report:
     operators: Mapping[str, str] = field(default_factory=dict[str, str])
     unused: tuple[str, ...] = ()
     gone: Mapping[str, str] = field(default_factory=dict[str, str])
+    contradicted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ def import_model(model: Model, dims: Declared | None = None) -> Imported:
         tuple(dict.fromkeys(each.reason for each in refusals(graph))),
         operators,
         tuple(sorted(operators.keys() - set(session.live))),
+        contradicted=session.contradicted,
     )
     return Imported(graph, session.origins, source.opsets, source.name, dict(table.ranges), report)
 
@@ -154,6 +158,7 @@ def attempt(
     session.live = tuple(label_of(index, node) for index, node in live)
     results = run(scope, live, names)
     outputs = tuple((name, node) for name, node in results if node is not None)
+    session.contradicted = tuple(contradicted(proto, {**scope.values, **dict(results)}))
     return Graph(source.name, formals, outputs), session
 
 

@@ -51,6 +51,7 @@ class Session:
     demands: dict[Dim, Demand] = field(default_factory=dict)
     seen: set[Node] = field(default_factory=set)
     live: tuple[str, ...] = ()
+    contradicted: tuple[str, ...] = ()
 
     @property
     def ranges(self) -> Ranges:

@@ -79,7 +79,14 @@ class Session:
         return self.package.manifest.outputs
 
     def run(self, feeds: Mapping[str, object]) -> dict[str, Array]:
-        """Fresh output arrays by name, in the signature's order; `BadInput` for wrong feeds."""
+        """Run the model: fresh numpy arrays by output name, in the signature's order.
+
+        ``feeds`` holds one array per input of exactly the dtype and the rank in ``inputs``; sizes of
+        symbolic dimensions are taken from the shapes, and must agree and lie within their bounds.
+        Arrays are numpy's, or have ``__dlpack__`` (CPU memory) or ``__cuda_array_interface__``; any
+        strides do on the CPU. Nothing is converted: `BadInput` says which input is missing, unknown,
+        of another dtype or shape. Other `UnistackError`: a run that the model itself refuses.
+        """
         arrays = self._signature.collect(feeds)
         key = tuple(array.shape for array in arrays)
         with self._lock:
@@ -186,6 +193,9 @@ def load(
     member. ``poison`` fills the CPU's arena and outputs with 0xFF (NaN) before each run, so that a
     kernel that reads what nobody wrote shows. ``selftest`` replays the recorded runs (`CheckFailed`
     names the first output that is wrong, `BadPackage` says that there are none).
+
+    Raises `BadInput` (no such device), `BadPackage` (damaged, or no variant for this machine),
+    `MissingTool` (a GPU without pycuda).
     """
     if threads is not None and threads < 1:
         raise BadInput(f"threads={threads} is not positive", hint="use 1 or more, or None")

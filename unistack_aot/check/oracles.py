@@ -90,8 +90,8 @@ class Disturbance:
     """Rounding errors as they might have happened: each result is changed at random.
 
     Every operation's own relative error (tolerance.py) is drawn as a normal error: per element for
-    pointwise operations, against max(|x|, rms) for folds and contractions. A pointwise result that
-    its type holds exactly is not rounded: a mask of ones stays one. What happens to the outputs is
+    pointwise operations, against max(|x|, rms) for folds and contractions. Whole numbers that a
+    pointwise operation gives are exact: a mask of ones stays one. What happens to the outputs is
     the model's conditioning at these inputs, measured.
     """
 
@@ -108,8 +108,7 @@ class Disturbance:
         noise = self._random.standard_normal(given.shape) * sigma
         with np.errstate(all="ignore"):
             if node.op.family == "pointwise":
-                held = given.astype(node.tensor.dtype.numpy).astype(given.dtype)
-                size = np.where(held == given, 0.0, np.abs(given))
+                size = np.where(np.rint(given) == given, 0.0, np.abs(given))
             else:
                 size = magnitudes(given)
             return np.where(np.isfinite(given), given + noise * size, given)

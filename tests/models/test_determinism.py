@@ -72,7 +72,7 @@ def test_packages_are_the_same_in_one_process(tmp_path: Path) -> None:
 
 def test_packages_tell_what_was_decided(tmp_path: Path) -> None:
     found = entry("lstm_small")
-    compile_model(found.load(), tmp_path / "lstm.pkg")
+    compile_model(found.load(), tmp_path / "lstm.pkg", targets=("cpu:x86-64-v3",))
     package = open_package(tmp_path / "lstm.pkg")
     (variant,) = package.manifest.variants
     records = package.document("lock.json")["decisions"][variant.target]

@@ -93,8 +93,11 @@ def run_jobs(jobs: Sequence[Job], done: Callable[[int], None] = lambda _: None) 
     """
     workers = max(1, environment().jobs)
     results: list[Outcome] = []
+    stops = (
+        _RUNNING.stops
+    )  # of all jobs: those submitted while the first are being stopped must not begin
     with ThreadPoolExecutor(workers) as pool:
-        waiting = [pool.submit(run_job, job, _RUNNING.stops) for job in jobs]
+        waiting = [pool.submit(run_job, job, stops) for job in jobs]
         try:
             for count, outcome in enumerate(waiting, 1):
                 results.append(outcome.result())

@@ -205,6 +205,11 @@ exec sleep 60
 """
 
 
+def _interruptible() -> None:
+    """Tests that run in the background of a shell inherit that interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_an_interrupt_ends_the_compilers(
     model: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -230,6 +235,7 @@ def test_an_interrupt_ends_the_compilers(
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        preexec_fn=_interruptible,  # noqa: PLW1509 - this process starts no threads here
     )
     deadline = monotonic() + 60
     while not (folder / "started").exists() and monotonic() < deadline:

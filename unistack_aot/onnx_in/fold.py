@@ -16,6 +16,7 @@ from unistack_aot.base.symbolic import Sym
 from unistack_aot.ops.core import Extents, Item
 from unistack_aot.ops.known import symbolic_value
 from unistack_aot.ops.op import TensorOp
+from unistack_aot.ops.reindex import static
 
 GROWTH = 64 * 1024  # bytes by which a folded result may exceed its operands: no table is unrolled
 HEAVY = 1024 * 1024  # bytes of operands from which on rules decide, who know what else uses them
@@ -106,7 +107,7 @@ def _known(node: Node) -> Array | None:
     kind = _type_of(node)
     if 0 not in kind.shape or not all(isinstance(extent, int) for extent in kind.shape):
         return None
-    return np.empty([int(str(extent)) for extent in kind.shape], kind.dtype.numpy)
+    return np.empty(static(kind.shape, "extents"), kind.dtype.numpy)
 
 
 def _type_of(node: Node) -> TensorType:

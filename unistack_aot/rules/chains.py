@@ -10,6 +10,7 @@ from unistack_aot.base.symbolic import Dim, Ranges, bounds, simplify, text
 from unistack_aot.base.verdict import No
 from unistack_aot.ir.pattern import Uses
 from unistack_aot.ops.contract import Contract, contract
+from unistack_aot.ops.reindex import static
 from unistack_aot.rules.find import NodeRule, find, is_constant, known_array
 
 SMALL = 1024 * 1024  # bytes of constants up to which their product is taken at compile time
@@ -70,7 +71,7 @@ def _extents(*operands: tuple[str, Node]) -> dict[str, Dim]:
 
 
 def _sizes(labels: str, extents: dict[str, Dim]) -> list[int]:
-    return [int(str(extents[c])) for c in labels]
+    return list(static([extents[c] for c in labels], "extents"))
 
 
 def _count(labels: str, extents: dict[str, Dim]) -> Dim:

@@ -24,6 +24,7 @@ from unistack_aot.aicf.verify import verify
 from unistack_aot.base.errors import IRError, UnistackError
 from unistack_aot.base.symbolic import Range, Ranges, symbols
 from unistack_aot.ops.core import item
+from unistack_aot.ops.reindex import static
 
 EACH_PASS, EACH_FIRING = 2, 3
 ELEMENTS = 1 << 20  # elements of all values together up to which two sides are evaluated
@@ -176,7 +177,7 @@ def _feeds(graph: Graph) -> Iterator[tuple[str, Array]]:
     for k, node in enumerate(graph.inputs):
         assert isinstance(node.op, Input)
         rng, kind = np.random.default_rng(k), node.tensor
-        shape = tuple(int(str(d)) for d in kind.shape)
+        shape = static(kind.shape, "extents")
         drawn = rng.standard_normal(shape) if kind.dtype.is_float else rng.integers(0, 2, shape)
         yield node.op.label, np.asarray(drawn).astype(kind.dtype.numpy)
 

@@ -283,14 +283,5 @@ NOT_JUDGED: Mapping[tuple[str, str], str] = {
     for file in FILES
     if file.name.startswith("light_")
     for device in ("cpu", "emulator")
-} | {
-    ("whisper_tiny_encoder", "cpu"): "not judged yet",
-    ("bert_base_int8", "cpu"): "not judged yet",
-    ("bert_base_dynamic", "cpu"): "not judged yet",
-    ("gpt2", "cpu"): "not judged yet",
-    ("llama_135m", "cpu"): "not judged yet",
-    ("seeded_bvlc_alexnet", "cpu"): "not judged yet",
-    ("seeded_vgg19", "cpu"): "not judged yet",
-    ("seeded_zfnet512", "cpu"): "not judged yet",
 }
 """Models that are not judged on a device although others of their kind are, and why."""

@@ -134,7 +134,7 @@ Stage = Imported | Ruled | Lowered | Planned
 class Hooks:
     """Who looks on: `progress` counts tool runs, `watch` sees stages, `golden` records runs.
 
-    `tuner` measures before a variant is built for good.
+    While a variant's schedule is chosen, `progress` hears 0 of 0. `tuner` measures before a variant is built for good.
     """
 
     progress: Progress = lambda name, done, total: None
@@ -385,6 +385,7 @@ class Work:
     def source(self) -> tuple[Scheduled, Source]:
         """Schedule and print."""
         lowered, request, watch = self.lowered, self.request, self.hooks.watch
+        self.hooks.progress(request.name, 0, 0)
         if self.planned is not None:
             scheduled = self.planned.scheduled
         else:

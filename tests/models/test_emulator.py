@@ -68,7 +68,7 @@ def test_other_generation(target: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("model", SMALL)
+@pytest.mark.parametrize("model", [e.name for e in SMALL])
 def test_no_access_is_a_hazard(model: str) -> None:
     """Every access of every kernel: inside its buffer, aligned, written before it is read, no race."""
     assert_right(outcome(model, "emulator:sm_80-checked"))

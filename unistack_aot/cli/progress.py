@@ -59,11 +59,11 @@ class Bars:
         self._lock = Lock()
 
     def __call__(self, name: str, done: int, total: int) -> None:
-        """So many of so many tool runs are finished."""
+        """So many of so many tool runs are finished; a bar without an end while their number is unknown."""
         with self._lock:
             if name not in self._tasks:
-                self._tasks[name] = self._shown.add_task(name, total=total)
-        self._shown.update(self._tasks[name], completed=done, total=total)
+                self._tasks[name] = self._shown.add_task(name, total=total or None)
+        self._shown.update(self._tasks[name], completed=done, total=total or None)
 
 
 class Lines:
@@ -86,5 +86,7 @@ class Lines:
             finished = sum(each for each, _ in self._known.values())
             left = sum(total for _, total in self._known.values()) - finished
             estimate = (now - self._start) / max(1, finished) * left
-        said = ", ".join(f"{name} {done} of {total}" for name, (done, total) in self._known.items())
+        said = ", ".join(
+            f"{name} {done} of {total}" for name, (done, total) in self._known.items() if total
+        )
         print(f"  building {said}; about {duration(estimate)} left", file=sys.stderr, flush=True)

@@ -103,11 +103,11 @@ class DeviceTarget:
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:
         """Run the tool chain on the one unit; an error if a kernel spills registers."""
-        if self.name == "emulator":
-            done = _emulated(source, request.level)
-            progress(request.name, 1, 1)
-            return done
-        return _cubin(source, request, progress)
+        progress(request.name, 0, 1)
+        made = _emulated if self.name == "emulator" else _cubin
+        done = made(source, request.level)
+        progress(request.name, 1, 1)
+        return done
 
     def listings(self, source: Source, code: bytes, level: str, intermediate: bool) -> Listings:
         """SASS of each kernel with its source lines, and PTX if asked for; nothing for an image of the emulator."""
@@ -116,10 +116,9 @@ class DeviceTarget:
         return listings(source, code, level, intermediate)
 
 
-def _cubin(source: Source, request: Request, progress: Progress) -> bytes:
+def _cubin(source: Source, level: str) -> bytes:
     ((_, text),) = source.files
-    built = build_cubin(request.level, text)
-    progress(request.name, 1, 1)
+    built = build_cubin(level, text)
     refuse_spills(source, resources(built.log))
     return built.data
 

@@ -33,10 +33,11 @@ from unistack_aot.hw.roofline import Prediction
 from unistack_aot.mcir.nodes import Attend, Contract, Fold, Kernel
 from unistack_aot.mcir.program import Program
 from unistack_aot.mcir.transform import walk
-from unistack_aot.pipeline import Hooks, compile_model
+from unistack_aot.pipeline import compile_model
 from unistack_aot.runtime.library import run_function
 from unistack_aot.runtime.session import Session
 from unistack_aot.schedule.cost import microseconds, predict_program
+from unistack_aot.stages import Hooks
 
 FITTED = (
     "resnet18", "mobilenet_v2", "bert_base", "unet", "lstm", "vit_small", "gpt2_small",

@@ -27,11 +27,11 @@ from unistack_aot.base.errors import UnistackError
 from unistack_aot.lower import lower_graph
 from unistack_aot.mcir.text import program_text
 from unistack_aot.onnx_in import import_model
-from unistack_aot.pipeline import signature_keys
 from unistack_aot.rules import apply_rules
 from unistack_aot.schedule.decision import records
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Request
+from unistack_aot.variants import signature_keys
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGETS = ("cpu:x86-64-v3", "emulator:sm_90")

@@ -25,8 +25,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from unistack_aot.check.compile import Tuning, compile_model, tuner
 from unistack_aot.cli.face import columns
 from unistack_aot.hw.catalogue import find_map
-from unistack_aot.pipeline import Hooks
 from unistack_aot.schedule.cost import microseconds
+from unistack_aot.stages import Hooks
 from unistack_aot.tune.database import Database, Entry
 from unistack_aot.tune.search import best_way
 

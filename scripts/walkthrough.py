@@ -34,9 +34,10 @@ from unistack_aot.emulator.load import activate
 from unistack_aot.mcir.program import Program
 from unistack_aot.mcir.text import program_text
 from unistack_aot.onnx_in import Imported
-from unistack_aot.pipeline import Hooks, compile_model
+from unistack_aot.pipeline import compile_model
 from unistack_aot.runtime.session import load
 from unistack_aot.schedule.uses import touched
+from unistack_aot.stages import Hooks
 from unistack_aot.targets.cuda.build import nvcc
 from unistack_aot.targets.cuda.sass import binary_tool
 from unistack_aot.targets.registry import split_name

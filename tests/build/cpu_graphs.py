@@ -22,9 +22,10 @@ from unistack_aot.ops.core import item
 from unistack_aot.ops.op import Sample, TensorOp
 from unistack_aot.ops.samples import as_sample, parse_type, sample_arrays
 from unistack_aot.packing import Clock
-from unistack_aot.pipeline import Hooks, compile_imported, requested
+from unistack_aot.pipeline import compile_imported, requested
 from unistack_aot.runtime.processor import this_processor
 from unistack_aot.runtime.session import load
+from unistack_aot.stages import Hooks
 
 Array = np.ndarray[Any, Any]
 LEVELS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64")

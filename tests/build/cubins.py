@@ -14,7 +14,6 @@ from unistack_aot.aicf.graph import Graph
 from unistack_aot.base.dtypes import f32
 from unistack_aot.lower.driver import lower_graph
 from unistack_aot.onnx_in import import_model
-from unistack_aot.pipeline import MORE_BUILDS, signature_keys
 from unistack_aot.rules import apply_rules
 from unistack_aot.targets.cuda.build import build_cubin, resources
 from unistack_aot.targets.cuda.instructions import ATTENTION, INSTRUCTIONS
@@ -23,6 +22,7 @@ from unistack_aot.targets.cuda.spills import refuse_spills
 from unistack_aot.targets.cuda.target import CUDA
 from unistack_aot.targets.target import Avoided, BuiltBadly, Request, Source
 from unistack_aot.targets.toolchain import Outcome
+from unistack_aot.variants import MORE_BUILDS, signature_keys
 
 _KERNEL = re.compile(
     r'^extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(.*?^UA_KERNEL', re.S | re.M

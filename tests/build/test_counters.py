@@ -13,7 +13,8 @@ import pytest
 
 from models.catalogue import entry
 from unistack_aot.emulator.counters import GlobalTraffic, SharedTraffic
-from unistack_aot.pipeline import Hooks, compile_model
+from unistack_aot.pipeline import compile_model
+from unistack_aot.stages import Hooks
 from unistack_aot.targets.target import Source
 
 ROOT = Path(__file__).parents[2]

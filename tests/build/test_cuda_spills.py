@@ -19,7 +19,8 @@ from unistack_aot.base.dtypes import f32
 from unistack_aot.base.errors import MissingTool, ToolFailed
 from unistack_aot.mcir.nodes import Access, Param
 from unistack_aot.ops.fold import Reduce
-from unistack_aot.pipeline import Hooks, compile_model
+from unistack_aot.pipeline import compile_model
+from unistack_aot.stages import Hooks
 from unistack_aot.targets.cuda.build import nvcc
 from unistack_aot.targets.cuda.source import kernel_text
 from unistack_aot.targets.cuda.spills import LOOPS

@@ -12,10 +12,10 @@ from unistack_aot.mcir.nodes import Contract, Fold
 from unistack_aot.mcir.run import run_program
 from unistack_aot.mcir.transform import walk
 from unistack_aot.onnx_in import import_model
-from unistack_aot.pipeline import signature_keys
 from unistack_aot.rules import apply_rules
 from unistack_aot.targets.cpu import target as cpu
 from unistack_aot.targets.target import Request
+from unistack_aot.variants import signature_keys
 
 HEADER = '<ir_version: 9, opset_import: ["" : 20]>\n'
 LEVEL = "x86-64-v3"

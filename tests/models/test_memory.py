@@ -14,7 +14,6 @@ from unistack_aot.mcir.program import Program
 from unistack_aot.mcir.stages.scheduled import SCHEDULED
 from unistack_aot.mcir.verify_program import verify_program
 from unistack_aot.onnx_in import import_model
-from unistack_aot.pipeline import signature_keys
 from unistack_aot.rules import apply_rules
 from unistack_aot.runtime.arena import ArenaPlan
 from unistack_aot.runtime.layout import lay_out
@@ -22,6 +21,7 @@ from unistack_aot.schedule import prepare
 from unistack_aot.schedule.lifetimes import export
 from unistack_aot.targets.registry import split_name
 from unistack_aot.targets.target import Request
+from unistack_aot.variants import signature_keys
 
 SMALL = ("bert_small_dynamic", "resnet_small_dynamic")
 # Mobilenet and the U-Net are fullest where a convolution reads one layout and writes another size.

@@ -19,10 +19,10 @@ from unistack_aot.lower import lower_graph
 from unistack_aot.mcir.program import Program
 from unistack_aot.mcir.run import run_program
 from unistack_aot.onnx_in import Imported, import_model
-from unistack_aot.pipeline import signature_keys
 from unistack_aot.rules import apply_rules
 from unistack_aot.targets.cpu import target as cpu
 from unistack_aot.targets.target import Constants, Request
+from unistack_aot.variants import signature_keys
 
 Array = np.ndarray[Any, Any]
 LEVEL = "x86-64-v3"

@@ -19,10 +19,11 @@ from unistack_aot.base.options import Options
 from unistack_aot.ir.rewrite import Log
 from unistack_aot.ops.pointwise import Abs, Exp, Neg
 from unistack_aot.packing import Clock, about
-from unistack_aot.pipeline import Hooks, Ruled, go_on
+from unistack_aot.pipeline import go_on
 from unistack_aot.rules import apply_phase, apply_rules
 from unistack_aot.rules.checked import Checks
 from unistack_aot.rules.find import NodeJointRule, NodeRule, NodeUsers, any_, find
+from unistack_aot.stages import Hooks, Ruled
 
 LOST = NodeRule("lost-sign", find(Neg, any_("x"), name="root"), lambda root, x: x)
 INVENTS = NodeRule(

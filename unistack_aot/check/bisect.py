@@ -23,8 +23,9 @@ from unistack_aot.check.tolerance import Bound, Rounding, bounds
 from unistack_aot.check.verdict import Culprit
 from unistack_aot.onnx_in import Imported
 from unistack_aot.packing import Clock
-from unistack_aot.pipeline import Hooks, compile_imported, requested
+from unistack_aot.pipeline import compile_imported, requested
 from unistack_aot.runtime.session import load
+from unistack_aot.stages import Hooks
 
 TAPS = 8
 """Values looked at per round; each one may break a fusion, so they are few."""

@@ -24,8 +24,9 @@ from unistack_aot.onnx_in import Imported, import_model
 from unistack_aot.onnx_in.dims import Declared
 from unistack_aot.onnx_in.read import Model
 from unistack_aot.packing import Clock, GoldenSet
-from unistack_aot.pipeline import Hooks, Report, Stage, declared
+from unistack_aot.pipeline import Report, declared
 from unistack_aot.runtime.session import Session
+from unistack_aot.stages import Hooks, Stage
 from unistack_aot.tune.database import Database
 from unistack_aot.tune.search import FEW, Search
 

@@ -21,8 +21,9 @@ from unistack_aot.cli.restart import stage_of
 from unistack_aot.cli.targets import default_targets
 from unistack_aot.hw.catalogue import find_map
 from unistack_aot.packing import VariantReport
-from unistack_aot.pipeline import Hooks, Planned, Report, Ruled, Stage
+from unistack_aot.pipeline import Report
 from unistack_aot.runtime.devices import gpu_present
+from unistack_aot.stages import Hooks, Planned, Ruled, Stage
 
 EXAMPLE = "unistack-aot bert.onnx -o bert.pkg --target cpu --dim batch=1..8"
 

@@ -34,8 +34,8 @@ from unistack_aot.onnx_in import Imported
 from unistack_aot.onnx_in.demands import Demand as ImportDemand
 from unistack_aot.onnx_in.importer import Report as ImportReport
 from unistack_aot.packing import About
-from unistack_aot.pipeline import Lowered, Planned, Ruled, Stage
 from unistack_aot.schedule.decision import Decision
+from unistack_aot.stages import Lowered, Planned, Ruled, Stage
 from unistack_aot.targets.target import Scheduled
 
 IMPORTED, RULED, LOWERED = "01-imported.aicf", "02-rules.aicf", "10-lowered.mcir"

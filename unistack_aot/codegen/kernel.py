@@ -29,8 +29,10 @@ from unistack_aot.mcir.nodes import (
     Tile,
     When,
 )
-from unistack_aot.mcir.transform import bound_vars, scalars, walk
+from unistack_aot.mcir.transform import bound_vars, has_conditional_loads, scalars, walk
 
+FEWEST_LANES = 4
+"""Shorter loops fill no vector register whose loads could be masked."""
 COMBINE = {"add": "add", "mul": "mul", "min": "min", "max": "max"}
 
 
@@ -71,6 +73,7 @@ class KernelWriter:
         layouts = {p.name: p.layout for p in kernel.params}
         self.printer = Printer(self.dialect, Addresses(shapes, layouts), dims)
         self.printer.sizes = frozenset(dimensions(kernel))
+        self.start = self.dialect.start if has_conditional_loads(kernel.body) else "0"
 
     def body(self, stmts: tuple[Stmt, ...]) -> tuple[CNode, ...]:
         """A list of statements."""
@@ -143,7 +146,9 @@ class KernelWriter:
     def header(self, var: str, extent: str, step: int = 1) -> str:
         """The head of a counted loop."""
         advance = f"++{var}" if step == 1 else f"{var} += {step}"
-        return f"for ({self.dialect.index_type} {var} = 0; {var} < {extent}; {advance})"
+        short = extent.isdecimal() and int(extent) < FEWEST_LANES
+        start = "0" if short else self.start
+        return f"for ({self.dialect.index_type} {var} = {start}; {var} < {extent}; {advance})"
 
     def scope(self, var: str, extent: Dim) -> Scope:
         """Inside, `var` is known to lie in [0, extent)."""

@@ -9,11 +9,13 @@ from typing import TypeAlias, assert_never
 from unistack_aot.base.dtypes import i64
 from unistack_aot.base.symbolic import Dim, rename, substitute, symbol
 from unistack_aot.ir.scalar import (
+    Call,
     IndexEntry,
     Load,
     Name,
     Scalar,
     loads,
+    postorder,
     substitute_indices,
     transform,
 )
@@ -160,6 +162,19 @@ def all_loads(body: Body) -> Iterator[Load]:
     for stmt in walk(body):
         for value in scalars(stmt):
             yield from loads(value)
+
+
+def has_conditional_loads(body: Body) -> bool:
+    """Whether some load is of an element that exists only where a condition holds."""
+    return any(
+        isinstance(stmt, When)
+        or any(
+            isinstance(node, Call) and node.fn == "where" and any(map(loads, node.args[1:]))
+            for value in scalars(stmt)
+            for node in postorder(value)
+        )
+        for stmt in walk(body)
+    )
 
 
 def rename_buffers(body: Body, names: Mapping[str, str]) -> Body:

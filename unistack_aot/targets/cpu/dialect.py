@@ -12,4 +12,5 @@ DIALECT = Dialect(
     restrict="__restrict__",
     unroll=lambda extent: f"#pragma GCC unroll {max(1, min(extent, 64))}",
     simd="#pragma omp simd",
+    start="ua::start()",
 )

@@ -129,7 +129,7 @@ class HostPrinter:
         return (
             Line(f"{kind} {lanes}[{PARTIALS}];"),
             Line(f"{each} {lanes}[lane] = {start};"),
-            Line(f"int64_t {var}_base = 0;"),
+            Line(f"int64_t {var}_base = {writer.start};"),
             Block(
                 f"for (; {var}_base + {PARTIALS} <= {extent}; {var}_base += {PARTIALS})",
                 (Directive(self.dialect.simd), wide),
@@ -162,7 +162,7 @@ class HostPrinter:
             (Line("constexpr int lane = 0;"), *held, *point),
         )
         return (
-            Line(f"int64_t {base} = 0;"),
+            Line(f"int64_t {base} = {writer.start};"),
             Block(
                 f"for (; {base} + {LANES} <= {extent}; {base} += {LANES})",
                 (Directive(self.dialect.simd), wide),

@@ -20,6 +20,13 @@ UA_INLINE int64_t floor_mod(int64_t a, int64_t b) {
   const int64_t r = a % b;
   return r + (((r != 0) & ((r < 0) != (b < 0))) ? b : 0);
 }
+// Zero, unknown to the compiler. Loops over conditional loads begin with it: where it knows every condition of a vector
+// of them, GCC 12 reads memory that the conditions exclude (a masked load becomes a blend with all of the memory).
+UA_INLINE int64_t start() {
+  int64_t zero = 0;
+  asm("" : "+r"(zero));
+  return zero;
+}
 UA_INLINE int64_t min_index(int64_t a, int64_t b) { return a < b ? a : b; }
 UA_INLINE int64_t max_index(int64_t a, int64_t b) { return a > b ? a : b; }
 

@@ -67,7 +67,14 @@ def _wheel(requirement: str, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     if not any(folder.glob("*.whl")):
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps"]
-        command += ["--only-binary=:all:", "--dest", str(folder), requirement]
+        # Only files in it are read: which Python could import the package does not matter.
+        command += [
+            "--only-binary=:all:",
+            "--python-version=3.11",
+            "--dest",
+            str(folder),
+            requirement,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["pip failed"])[-1]

@@ -70,6 +70,13 @@ def refused(
     probe_tool.cache_clear()
 
 
+@pytest.fixture
+def no_ziglang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where pip's compiler is not installed."""
+    monkeypatch.setattr("unistack_aot.targets.cpu.build.find_spec", lambda name: None)
+
+
+@pytest.mark.usefixtures("no_ziglang")
 def test_no_host_compiler(refused: Refused) -> None:
     said = refused("--target", "cpu:x86-64-v3", PATH="/nonexistent")
     assert said.startswith("error: no C++ compiler for cpu:x86-64-v3\n")
@@ -94,6 +101,7 @@ def test_no_device_compiler(refused: Refused) -> None:
     )
 
 
+@pytest.mark.usefixtures("no_ziglang")
 def test_no_target_at_all(refused: Refused) -> None:
     changes = {"PATH": "/nonexistent", "UA_NVCC": "no-such-nvcc"}
     assert refused(**changes).startswith("error: no C++ compiler for cpu:")

@@ -50,7 +50,7 @@ def host_compiler() -> tuple[str, ...]:
     """The command of a C++17 compiler: UA_CXX, g++, clang++ or the pip package ziglang."""
     given = environment().cxx
     if given is not None:
-        return (given,)
+        return tuple(given.split())
     for name in ("g++", "clang++"):
         if shutil.which(name):
             return (name,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import TypeVar
 
 import numpy as np
 
@@ -25,6 +26,7 @@ from unistack_aot.ops.op import Operand, TensorOp, nest, sample
 from unistack_aot.ops.pointwise import Abs, Div, Exp, Log, Mul, Sqrt
 from unistack_aot.ops.reindex import axis_of, static
 
+D = TypeVar("D", bound=Dim)
 _NUMPY: dict[str, Callable[..., Array]] = {
     "sum": np.sum,
     "prod": np.prod,
@@ -57,7 +59,7 @@ def fold_array(monoid: str, x: Array, axes: tuple[int, ...], keepdims: bool) -> 
     return np.asarray(result).astype(x.dtype)
 
 
-def kept_shape(shape: Sequence[Dim], axes: Sequence[int], keepdims: bool) -> tuple[Dim, ...]:
+def kept_shape(shape: Sequence[D], axes: Sequence[int], keepdims: bool) -> tuple[D | int, ...]:
     """The shape after reducing `axes`: they vanish, or become 1."""
     if keepdims:
         return tuple(1 if k in axes else d for k, d in enumerate(shape))

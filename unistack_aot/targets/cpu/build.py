@@ -95,10 +95,13 @@ def _found(isa: Isa) -> Tool | None:
 
 
 def _candidates(isa: Isa) -> tuple[tuple[str, ...], ...]:
-    """Commands that may build for a level, the preferred one first; UA_CXX takes the place of this machine's own."""
+    """Commands that may build for a level, preferred first; for this machine's architecture UA_CXX stands alone."""
     named, triple = environment().cxx, f"{isa.architecture}-linux-gnu"
+    foreign = isa.architecture != platform.machine()
     own = (tuple(named.split()),) if named else (("g++",), ("clang++",))
-    cross = ((f"{triple}-g++",),) if isa.architecture != platform.machine() else ()
+    if named and not foreign:
+        return own
+    cross = ((f"{triple}-g++",),) if foreign else ()
     commands = (*cross, *own) if not named else (*own, *cross)
     if find_spec("ziglang") is None:
         return commands

@@ -20,8 +20,8 @@ from unistack_aot.mcir.touches import updates
 from unistack_aot.mcir.verify import verify_kernel
 from unistack_aot.mcir.verify_program import verify_program
 from unistack_aot.schedule.in_place import UPDATE, updated
-from unistack_aot.schedule.many_narrow import stages
 from unistack_aot.schedule.memory_reuse import reuse_memory
+from unistack_aot.schedule.separation import stages
 
 HEAD = "kernel k(x: f32[N, 8] far, w: f32[8, 8] far) -> y: f32[N, 8] far{} {{\n{}\n}}"
 TILE = (

@@ -19,8 +19,8 @@ from unistack_aot.ops.recurrent import Gru, Lstm
 from unistack_aot.ops.samples import parse_type
 from unistack_aot.ops.scatter import ScatterElements, ScatterNd
 from unistack_aot.schedule.independent import independent_outside
-from unistack_aot.schedule.many_narrow import stages
 from unistack_aot.schedule.recurrences import step_weights
+from unistack_aot.schedule.separation import stages
 
 CASES: list[tuple[TensorOp, tuple[str, ...], int]] = [
     (Lstm(), ("f32[5, 3, 16]", "f32[16, 4]", "f32[3, 4]", "f32[3, 4]"), 3),

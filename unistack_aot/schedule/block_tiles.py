@@ -48,7 +48,7 @@ from unistack_aot.mcir.nodes import (
 from unistack_aot.mcir.transform import substitute_vars, walk
 from unistack_aot.schedule.contraction import Factor, Site, product
 from unistack_aot.schedule.decision import Decision
-from unistack_aot.schedule.many_narrow import decoded
+from unistack_aot.schedule.nests import decoded
 from unistack_aot.schedule.tile_instruction import TileInstruction
 
 FEWEST = 8  # rows or columns below this waste most of any tile; folds do better

@@ -1,8 +1,8 @@
 """What one core does while it runs a scheduled kernel: seconds by named term, and bytes it reads again and again.
 
 The work is read off the structure of the kernel (roles, folds, tiles, strides of accesses); every
-number of the machine comes from its property map. Not here: how terms add up (cost.py), how many
-bytes a launch moves at least (mcir/counts.py).
+number of the machine comes from its property map. Not here: the machine's numbers (core_rates.py), how
+terms add up (cost.py), how many bytes a launch moves at least (mcir/counts.py).
 """
 
 from __future__ import annotations
@@ -14,11 +14,9 @@ from math import ceil, log2, prod
 from unistack_aot.base.dtypes import DType, bool_
 from unistack_aot.base.symbolic import Dim, evaluate, substitute, symbol, symbols
 from unistack_aot.hw.machine import Machine
-from unistack_aot.ir.functions import FUNCTIONS
-from unistack_aot.ir.scalar import Call, Cast, Index, Load, Name, Scalar, children, postorder
+from unistack_aot.ir.scalar import Call, Cast, Index, Load, Name, Scalar, postorder
 from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.counts import traffic
-from unistack_aot.mcir.monoids import MONOIDS
 from unistack_aot.mcir.nodes import (
     Attend,
     Axis,
@@ -36,8 +34,11 @@ from unistack_aot.mcir.nodes import (
 )
 from unistack_aot.mcir.transform import scalars, substitute_vars
 from unistack_aot.mcir.winograd import FORMS, TAPS, Form
+from unistack_aot.schedule.core_rates import core_rates
 from unistack_aot.schedule.core_terms import Point, Work, conditional, issued
-from unistack_aot.schedule.panels import PANEL, register_tile
+from unistack_aot.schedule.core_tiles import add_tiles
+from unistack_aot.schedule.fold_merges import chain_of, merge_cost
+from unistack_aot.schedule.panels import PANEL
 
 FOLD_LANES = 16  # partial states of a vector fold
 WINOGRAD_TILES = 32  # transformed together (kWinogradTiles of ua/winograd_transform.h)
@@ -47,10 +48,6 @@ SCORE_PASSES = 7  # a score is stored, changed, searched for the maximum, expone
 SAMPLES = 64  # values of a loop variable tried for an extent that depends on it
 # Instructions a core looks ahead, in which independent folds overlap: assumed for a current core, not probed.
 WINDOW = 256
-# Instructions per cycle of code that is not in vectors: assumed for a current core, not probed.
-SINGLE = 3
-# Cycles until instructions flow again after a mispredicted branch: assumed for a current core, not probed.
-REFILL = 18
 
 
 def bound_kernel(kernel: Kernel, dims: Mapping[str, int]) -> Kernel:
@@ -79,37 +76,10 @@ class Core:
     def __init__(self, kernel: Kernel, machine: Machine) -> None:
         self.kernel = kernel
         self.work = Work()
-        rate = machine.map.get("fma.f32.one") or machine.rate("fma", "f32")
-        whole = 1 if rate.name.endswith(".one") else machine.parallel_units
-        self.flops = rate.value / whole
-        self.lane_bytes = machine.vector_bytes
-        self.issue = self.flops / (2 * self.lane_bytes / 4)
-        l1 = machine.bandwidth("l1", 1)
-        self.l1 = l1.value
-        self.l1_latency = machine.latency("l1").value
-        clock = machine.map.need("clock")
-        self.refill = REFILL / clock.value
-        self.single = self.issue / (SINGLE * clock.value)
-        chain = machine.map.get("fma.latency")
-        self.latency = chain.value if chain else 4 / clock.value
-        element = machine.map.get("gather.element") or machine.latency("l1")
-        self.element = element.value
-        near = machine.bandwidth("l2", 1)
-        self.l2, self.l1_capacity = near.value, machine.capacity("l1").value
-        self.tile_shape = register_tile(machine)
+        self.rates = core_rates(machine)
+        self.work.entries.update(self.rates.entries)
         self.ranges: dict[str, tuple[int | None, int | None]] = {}
         self.pending: dict[str, Contract] = {}
-        self.work.entries.update(
-            {
-                "multiply-add": (rate,),
-                "instructions": (rate,),
-                "l1": (l1,),
-                "chain": (chain or clock,),
-                "elements": (element,),
-                "l2": (near,),
-                "starts": (clock, machine.latency("l1")),
-            }
-        )
 
     # --- statements ---------------------------------------------------------------------------------
 
@@ -197,21 +167,21 @@ class Core:
 
     def filled(self, count: float, lanes: float = 0.0) -> float:
         """Iterations that a vector loop costs: what fills no vector runs one by one, each as slow as a vector."""
-        lanes = lanes or self.lane_bytes / 4
+        lanes = lanes or self.rates.lane_bytes / 4
         return count // lanes * lanes + count % lanes * lanes
 
     def spend(self, point: Point, count: float, times: float, overlaps: bool = True) -> None:
         """Add the slower of the things that a core does at once: `count` points, `times` times, one chain each time."""
-        issue = point.instructions * count / self.issue
-        through = point.bytes * count / self.l1
-        length = (point.instructions + point.bytes / self.lane_bytes) * count
+        issue = point.instructions * count / self.rates.issue
+        through = point.bytes * count / self.rates.l1
+        length = (point.instructions + point.bytes / self.rates.lane_bytes) * count
         overlap = max(1.0, min(WINDOW / max(length, 1.0), times)) if overlaps else 1.0
-        chain = point.chain * count * self.latency / overlap
+        chain = point.chain * count * self.rates.latency / overlap
         found = {"instructions": issue, "l1": through, "chain": chain}
         slowest = max(found, key=lambda name: found[name])
         self.work.seconds[slowest] += found[slowest] * times
         if point.gathered:
-            self.work.seconds["elements"] += point.gathered * count * self.element * times
+            self.work.seconds["elements"] += point.gathered * count * self.rates.element * times
 
     def point(self, body: tuple[Stmt, ...], var: str | None, wide: bool) -> Point:
         """What one iteration costs; what does not depend on `var` is outside the loop."""
@@ -230,7 +200,7 @@ class Core:
                 gathered += 1 if wide else 0
         instructions += self.operations(body, var, wide)
         if not wide:
-            instructions = (instructions + 2) * self.single  # with counter and branch
+            instructions = (instructions + 2) * self.rates.single  # with counter and branch
         return Point(instructions, moved, gathered)
 
     def operations(self, body: Iterable[Stmt], var: str | None, wide: bool) -> float:
@@ -252,7 +222,7 @@ class Core:
 
     def width(self, dtype: DType, wide: bool) -> float:
         """Instructions per element for one operation on a vector of this dtype."""
-        return (4 if dtype is bool_ else dtype.bytes) / self.lane_bytes if wide else 1.0
+        return (4 if dtype is bool_ else dtype.bytes) / self.rates.lane_bytes if wide else 1.0
 
     def moves(self, value: Scalar, var: str | None, moving: set[str]) -> bool:
         """Whether a value changes from one iteration of `var` to the next."""
@@ -288,8 +258,8 @@ class Core:
         wide = fold.role is Role.VECTOR and not conditional((fold,))
         point = self.fold_point(fold, fold.axes[-1].var, wide)
         simple = fold.monoid in ("sum", "prod")
-        depth = self.chain_of(fold)
-        states = self.lane_bytes / 4 if simple else FOLD_LANES
+        depth = chain_of(fold)
+        states = self.rates.lane_bytes / 4 if simple else FOLD_LANES
         parallel = states if wide else 1
         length = self.filled(sizes[-1], parallel) if wide else sizes[-1]
         self.spend(replace(point, chain=depth / parallel), length, times * prod(sizes[:-1]))
@@ -297,45 +267,19 @@ class Core:
         merges = log2(states) if simple else states - 1
         if wide:
             self.work.seconds["chain"] += (
-                (times if not simple else runs) * merges * depth * self.latency
+                (times if not simple else runs) * merges * depth * self.rates.latency
             )
 
     def fold_point(self, fold: Fold, var: str | None, wide: bool) -> Point:
         """One point of a fold: its values and the merge."""
         point = self.point((replace(fold, axes=(), body=()),), var, wide)
-        merge = self.merge_cost(fold)
-        width = 4 / self.lane_bytes if wide else self.single
+        merge = merge_cost(fold)
+        width = 4 / self.rates.lane_bytes if wide else self.rates.single
         return replace(point, instructions=point.instructions + merge * width)
-
-    def merge_cost(self, fold: Fold) -> float:
-        """Operations of one merge of the monoid."""
-        return sum(issued(n.fn) for n in postorder(*self.merge(fold)) if isinstance(n, Call))
-
-    def chain_of(self, fold: Fold) -> float:
-        """Dependent operations from a state to the same state one merge later."""
-        longest = 0.0
-        for k, result in enumerate(self.merge(fold)):
-            depth: dict[Scalar, float] = {}
-            for node in postorder(result):
-                own = FUNCTIONS[node.fn].cost if isinstance(node, Call) else 0.0
-                below = [depth[c] for c in children(node) if depth[c] >= 0]
-                started = isinstance(node, Name) and node.name == f"a{k}"
-                depth[node] = 0.0 if started else max(below) + own if below else -1.0
-            longest = max(longest, depth[result])
-        return longest
-
-    def merge(self, fold: Fold) -> tuple[Scalar, ...]:
-        """The new state from the old one (names a0, a1, ...) and one lifted element (b0, ...)."""
-        monoid = MONOIDS[fold.monoid]
-        kinds = tuple(v.dtype for v in fold.values)
-        fields = monoid.fields(kinds)
-        old = tuple(Name(f"a{k}", d) for k, d in enumerate(fields))
-        fresh = tuple(Name(f"b{k}", d) for k, d in enumerate(kinds))
-        return monoid.merge(old, monoid.lift(fresh))
 
     def lanes(self, loop: Loop, count: float, times: float) -> None:
         """A vector loop around folds: every iteration has its own state, kept in the first cache between points."""
-        filled = ceil(count * 4 / self.lane_bytes) * self.lane_bytes / 4
+        filled = ceil(count * 4 / self.rates.lane_bytes) * self.rates.lane_bytes / 4
         for stmt in loop.body:
             if not isinstance(stmt, Fold):
                 self.points((stmt,), loop.var, filled, True, times)
@@ -347,7 +291,7 @@ class Core:
             # States stay in registers where the compiler can unroll; else they are stored and forwarded,
             # and folds do not overlap.
             fixed = all(isinstance(axis.extent, int) for axis in stmt.axes)
-            wait = self.chain_of(stmt)
+            wait = chain_of(stmt)
             self.spend(replace(point, chain=wait / filled), filled * steps, times, overlaps=fixed)
 
     # --- tiles --------------------------------------------------------------------------------------
@@ -378,9 +322,19 @@ class Core:
         row_block, _, depth_block = stmt.blocks
         chunks = max(1, ceil(rows / max(1, row_block)))
         parts = ceil(depth / depth_block) if depth_block else 1
-        self.tiles(rows / chunks, panels, depth / parts, times * chunks * parts, self.shared(stmt))
+        add_tiles(
+            self.work,
+            self.rates,
+            rows / chunks,
+            panels,
+            depth / parts,
+            times * chunks * parts,
+            self.shared(stmt),
+        )
         if parts > 1:  # partial sums wait in the second cache
-            self.work.seconds["l2"] += times * (parts - 1) * 2 * rows * panels * PANEL * 4 / self.l2
+            self.work.seconds["l2"] += (
+                times * (parts - 1) * 2 * rows * panels * PANEL * 4 / self.rates.l2
+            )
         self.work.again[stmt.b.buffer] += times * (chunks - 1) * panels * PANEL * depth * 4
 
     def winograd(
@@ -395,14 +349,14 @@ class Core:
         """Products at every point of some tiles each, between the transforms of both sides."""
         blocks = max(1, ceil(tiles / WINOGRAD_TILES))
         positions = form.points**2
-        self.tiles(tiles / blocks, panels, depth, times * blocks * positions)
-        vectors = tiles * times * 4 / self.lane_bytes
+        add_tiles(self.work, self.rates, tiles / blocks, panels, depth, times * blocks * positions)
+        vectors = tiles * times * 4 / self.rates.lane_bytes
         inputs, outputs = (form.points**2 * each for each in (INPUT_TRANSFORM, OUTPUT_TRANSFORM))
         transforms = vectors * (depth * inputs + panels * PANEL * outputs)
-        self.work.seconds["instructions"] += transforms / self.issue
+        self.work.seconds["instructions"] += transforms / self.rates.issue
         # Transformed inputs and products are written and read once each, beyond the first cache.
         moved = times * tiles * positions * (depth + panels * PANEL) * 4
-        self.work.seconds["l2"] += 2 * moved / self.l2
+        self.work.seconds["l2"] += 2 * moved / self.rates.l2
         weights = positions * panels * PANEL * depth * 4
         self.work.again[stmt.b.buffer] += times * (blocks - 1) * weights
 
@@ -425,37 +379,6 @@ class Core:
             found.add(tuple(evaluate(e, full) for e in entries))
         return len(found) / len(envs)
 
-    def tiles(
-        self, rows: float, panels: float, depth: float, times: float, share: float = 1.0
-    ) -> None:
-        """Register tiles of rows x panels, each `depth` deep: multiply-adds, or what else keeps them waiting.
-
-        `share` is the part of rows x depth elements of the left operand that are distinct. They come
-        from the second cache, as the block of the right operand fills the first one.
-        """
-        vectors = PANEL * 4 / self.lane_bytes
-        most, beside, wide = self.tile_shape.rows, self.tile_shape.panels, 1.0
-        if rows <= 2:
-            most, wide = ceil(rows), max(2.0, 8 / vectors) / ceil(rows)
-        count = ceil(rows / most)
-        held = rows / count
-        work = held * PANEL * 2 / self.flops
-        loads = (vectors + held / beside) * self.lane_bytes / self.l1
-        chain = self.latency / wide
-        found = {"multiply-add": work, "l1": loads, "chain": chain}
-        slowest = max(found, key=lambda name: found[name])
-        self.work.seconds[slowest] += times * count * panels * depth * found[slowest]
-        done = times * count * panels
-        # The finished tile passes through the first cache once.
-        self.work.seconds["l1"] += done * 2 * held * PANEL * 4 / self.l1
-        # A tile waits for pointers, then for first elements; its loop and its epilogue each end
-        # with a mispredicted branch.
-        self.work.seconds["starts"] += done / wide * (2 * self.refill + 4 * self.l1_latency)
-        if (rows + PANEL) * depth * 4 > self.l1_capacity:
-            self.work.seconds["l2"] += done * held * depth * 4 * share / self.l2
-        if PANEL * depth * 4 > self.l1_capacity:  # a block too deep to stay for the next tile
-            self.work.seconds["l2"] += done * PANEL * depth * 4 / self.l2
-
     def attend(self, stmt: Attend, times: float) -> None:
         """Scores, their exponentials and the mix of values, for a block of rows."""
         rows, keys = self.size(stmt.rows.extent), self.size(stmt.keys.extent)
@@ -466,10 +389,10 @@ class Core:
         # Packed keys and values, and the passes over the scores, do not fit the first cache together.
         packed = times * padded * (deep + values)
         passes = times * rows * padded * SCORE_PASSES
-        self.work.seconds["l2"] += (packed * 2 + passes) * 4 / self.l2
-        self.tiles(rows, padded / PANEL, deep, times)
-        self.tiles(rows, ceil(values / PANEL), keys, times)
+        self.work.seconds["l2"] += (packed * 2 + passes) * 4 / self.rates.l2
+        add_tiles(self.work, self.rates, rows, padded / PANEL, deep, times)
+        add_tiles(self.work, self.rates, rows, ceil(values / PANEL), keys, times)
         score = (Let(stmt.dot, stmt.score),)
         self.points(score, stmt.keys.var, keys, True, times * rows)
-        exponential = (issued("exp") + 6) * 4 / self.lane_bytes
+        exponential = (issued("exp") + 6) * 4 / self.rates.lane_bytes
         self.spend(Point(exponential, 5 * 4, 0.0), keys, times * rows)

@@ -31,9 +31,10 @@ from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.independent import independent_outside
 from unistack_aot.schedule.last_writer import find_updates, last_writers
-from unistack_aot.schedule.many_narrow import assign_roles, stages
+from unistack_aot.schedule.many_narrow import assign_roles
 from unistack_aot.schedule.narrow_floats import widened
 from unistack_aot.schedule.narrow_storage import narrow_storage
+from unistack_aot.schedule.separation import stages
 from unistack_aot.schedule.split_depth import finishing, partial, workspace_shape
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction

@@ -1,0 +1,50 @@
+"""How long one core is busy with register tiles of a contraction over panels.
+
+Not here: into how many a kernel cuts a contraction (core_work.py).
+"""
+
+from __future__ import annotations
+
+from math import ceil
+
+from unistack_aot.schedule.core_rates import CoreRates
+from unistack_aot.schedule.core_terms import Work
+from unistack_aot.schedule.panels import PANEL
+
+
+def add_tiles(
+    work: Work,
+    rates: CoreRates,
+    rows: float,
+    panels: float,
+    depth: float,
+    times: float,
+    share: float = 1.0,
+) -> None:
+    """Register tiles of rows x panels, each `depth` deep: multiply-adds, or what else keeps them waiting.
+
+    `share` is the part of rows x depth elements of the left operand that are distinct. They come
+    from the second cache, as the block of the right operand fills the first one.
+    """
+    vectors = PANEL * 4 / rates.lane_bytes
+    most, beside, wide = rates.tile.rows, rates.tile.panels, 1.0
+    if rows <= 2:
+        most, wide = ceil(rows), max(2.0, 8 / vectors) / ceil(rows)
+    count = ceil(rows / most)
+    held = rows / count
+    fused = held * PANEL * 2 / rates.flops
+    loads = (vectors + held / beside) * rates.lane_bytes / rates.l1
+    chain = rates.latency / wide
+    found = {"multiply-add": fused, "l1": loads, "chain": chain}
+    slowest = max(found, key=lambda name: found[name])
+    work.seconds[slowest] += times * count * panels * depth * found[slowest]
+    done = times * count * panels
+    # The finished tile passes through the first cache once.
+    work.seconds["l1"] += done * 2 * held * PANEL * 4 / rates.l1
+    # A tile waits for pointers, then for first elements; its loop and its epilogue each end
+    # with a mispredicted branch.
+    work.seconds["starts"] += done / wide * (2 * rates.refill + 4 * rates.l1_latency)
+    if (rows + PANEL) * depth * 4 > rates.l1_capacity:
+        work.seconds["l2"] += done * held * depth * 4 * share / rates.l2
+    if PANEL * depth * 4 > rates.l1_capacity:  # a block too deep to stay for the next tile
+        work.seconds["l2"] += done * PANEL * depth * 4 / rates.l2

@@ -135,9 +135,10 @@ def test_product(types: tuple[str, str], precision: str, limit: float) -> None:
     assert counters.store.efficiency >= 0.5
 
 
-def test_product_in_parts() -> None:
-    """Too few tiles for the machine: the depth is split, and a second kernel adds the parts."""
-    op, types = Contract("ac", "cb", "ab"), ("f32[32, 4100]", "f32[4100, 64]")
+@pytest.mark.parametrize("depth", [4100, 1152])
+def test_product_in_parts(depth: int) -> None:
+    """Too few tiles for the machine: the depth is split, and a second kernel adds the parts, the last one shorter."""
+    op, types = Contract("ac", "cb", "ab"), (f"f32[32, {depth}]", f"f32[{depth}, 64]")
     case = lowered(op, *types)
     assert len(case.launches) == 2
     a, b = drawn(*types)

@@ -304,7 +304,8 @@ def block_tiled(
     cols = Span("n", first_col, _part(total_cols, first_col, tile.cols))
     even = isinstance(deep, int) and deep % (tile.depth * parts) == 0
     place = start + symbol("k0")
-    slab = Span("k", place, tile.depth if even else minimum(tile.depth, deep - place))
+    steps = isinstance(deep, int) and deep % tile.depth == 0
+    slab = Span("k", place, tile.depth if steps else minimum(tile.depth, deep - place))
     a_shape, a_fill, a_view = _near("a_near", a, site, rows, slab, tile.rows, tile, ranges)
     b_shape, b_fill, b_view = _near("b_near", b, site, cols, slab, tile.cols, tile, ranges)
     sizes = (tile.rows, tile.cols, tile.depth)

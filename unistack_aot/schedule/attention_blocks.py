@@ -15,8 +15,8 @@ from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
 from unistack_aot.mcir.nodes import Axis, Kernel
 from unistack_aot.schedule.attention import ATTEND, AttentionSite
-from unistack_aot.schedule.block_tiles import OPEN_EXTENT
 from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.operands import OPEN_EXTENT
 from unistack_aot.schedule.tile_instruction import padded_chunks
 
 DEEPEST = 2  # stages of keys and values: one absorbed, one under way

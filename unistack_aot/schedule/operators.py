@@ -14,6 +14,10 @@ from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import Operator
 from unistack_aot.schedule.recompute import RECOMPUTE
 from unistack_aot.schedule.row_joins import JOIN_ROWS
+from unistack_aot.schedule.split_depth import SPLIT_REDUCE
+from unistack_aot.schedule.staging import STAGE
+from unistack_aot.schedule.tiling import STREAM, TILE
+from unistack_aot.schedule.transposes import TURN
 from unistack_aot.schedule.unswitch import UNSWITCH
 
 OPERATORS: tuple[Operator[..., Any], ...] = (
@@ -23,6 +27,11 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     RECOMPUTE,
     CROP,
     ATTEND,
+    TILE,
+    STREAM,
+    STAGE,
+    SPLIT_REDUCE,
+    TURN,
     UNSWITCH,
     CLIP,
     SPLIT,

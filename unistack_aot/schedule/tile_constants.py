@@ -17,8 +17,8 @@ from unistack_aot.base.symbolic import Dim, Ranges, divisible, linear_split, sim
 from unistack_aot.ir.scalar import Load, Scalar
 from unistack_aot.mcir.elements import index_array
 from unistack_aot.mcir.nodes import Axis, Kernel, Param
-from unistack_aot.schedule.block_tiles import joint_index, site_ranges
 from unistack_aot.schedule.contraction import Factor, Site
+from unistack_aot.schedule.operands import joint_index, site_ranges
 
 Array = NDArray[Any]
 COPY_BYTES = 16

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unistack_aot.base.dtypes import DType
+from unistack_aot.base.dtypes import DType, f32
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +53,9 @@ def padded_chunks(chunks: int, by_rows: bool) -> int:
     if chunks % 8 == 0 or chunks in (1, 2, 4):
         return chunks
     return chunks | 1 if by_rows else chunks + (10 - chunks % 8) % 8
+
+
+SHOWN = TileInstruction(
+    "fma.4x4x8", "fma", "f32", 4, 4, 8, (1, 1), workers=16, element=f32, accumulator=f32, share=0.5
+)
+"""A small instruction, with which schedule operators show what they do."""

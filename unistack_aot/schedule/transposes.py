@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import (
     Dim,
     Ranges,
@@ -15,7 +16,7 @@ from unistack_aot.base.symbolic import (
     symbol,
     symbols,
 )
-from unistack_aot.base.verdict import No
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import IndexEntry, Load, Scalar, all_of, index_value
 from unistack_aot.mcir.nodes import (
     Axis,
@@ -33,7 +34,7 @@ from unistack_aot.mcir.nodes import (
     When,
 )
 from unistack_aot.mcir.transform import map_store, replace_loads, substitute_vars
-from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.operator import Kernels, Operator
 from unistack_aot.schedule.vectors import always_loaded, stride_in
 
 SIDE = 32  # of the near tile: one warp reads or writes a row of it at once
@@ -93,40 +94,50 @@ def _contiguous(axes: tuple[Axis, ...], stride: object) -> Axis | None:
     return next((a for a in axes if a.extent != 1 and stride(a.var) == 1), None)
 
 
-def turned(kernel: Kernel, turn: Turn) -> tuple[Kernel, Decision]:
-    """The map as tiles of SIDE x SIDE: loaded along one axis, stored along the other.
+def can_turn(kernel: Kernel, ranges: Ranges) -> Yes | No:
+    """Whether the kernel is a map that turns a matrix."""
+    found = find_turn(kernel, ranges)
+    return found if isinstance(found, No) else YES
+
+
+def turned(kernel: Kernel, ranges: Ranges) -> Kernel:
+    """A map as square near tiles: loaded along the axis of one operand, stored along that of the result.
 
     before:
-        for i in M role=map { for j in N role=map { y[i, j] = x[j, i] } }
+        kernel turn(x: f32[64, N] far, z: f32[N, 64] far) -> y: f32[N, 64] far {
+              for i in N, j in 64 {
+                y[i, j] = max(x[j, i], z[i, j])
+              }
+            }
     after:
-        for i_tile, j_tile role=grid { near[j, i] <- x[j.., i..]; sync; for i, j role=group { y[i, j] = near[j, i] } }
+        kernel k0(x: f32[64, N] far, z: f32[N, 64] far) -> y: f32[N, 64] far group=256 {
+          for read_tile in (N + 31)//32 role=grid, write_tile in 2 role=grid {
+            turned: f32[32, 32] near
+            fill turned[j in 32*write_tile ..+ 32, i in 32*read_tile ..+ min(32, N - 32*read_tile)] <- x[j, i]
+            sync
+            for place in 1024 role=group {
+              when [place//32] < [min(32, N - 32*read_tile)] {
+                y[32*read_tile + place//32, 32*write_tile + place%32] = max(turned[place%32, place//32],
+                    z[32*read_tile + place//32, 32*write_tile + place%32])
+              }
+            }
+          }
+        }
     """
+    turn = find_turn(kernel, ranges)
+    assert isinstance(turn, Turn)
     read, write = turn.read, turn.write
     first_read, first_write = symbol("read_tile") * SIDE, symbol("write_tile") * SIDE
     rows = Span(write.var, first_write, _part(write.extent, first_write))
     cols = Span(read.var, first_read, _part(read.extent, first_read))
     entries = tuple(e for e in turn.load.index if not isinstance(e, Scalar))
     fill = Fill("turned", rows, cols, View(turn.load.buffer, entries))
-    place = symbol("place")
-    at_read, at_write = place // SIDE, place % SIDE
-    near: tuple[IndexEntry, ...] = (at_write, at_read)
-    param = kernel.param(turn.load.buffer)
-    (store,) = replace_loads(
-        (turn.store,),
-        lambda load: Load("turned", near, param.dtype) if load is turn.load else None,
-    )
-    env: dict[str, IndexEntry] = {
-        read.var: first_read + at_read,
-        write.var: first_write + at_write,
-    }
-    inner: tuple[Stmt, ...] = _guarded(
-        substitute_vars((store,), env), rows, at_write, cols, at_read
-    )
+    dtype = kernel.param(turn.load.buffer).dtype
     body: tuple[Stmt, ...] = (
-        Tile("turned", param.dtype, (SIDE, SIDE), Space.NEAR),
+        Tile("turned", dtype, (SIDE, SIDE), Space.NEAR),
         fill,
         Sync(),
-        Loop("place", SIDE * SIDE, inner, Role.GROUP),
+        Loop("place", SIDE * SIDE, _stored(turn, rows, cols, dtype), Role.GROUP),
     )
     tiles = (
         Axis("read_tile", ceildiv(read.extent, SIDE)),
@@ -135,9 +146,18 @@ def turned(kernel: Kernel, turn: Turn) -> tuple[Kernel, Decision]:
     others = tuple(a for a in turn.axes if a is not read and a is not write)
     for axis in reversed((*others, *tiles)):
         body = (Loop(axis.var, axis.extent, body, Role.GRID),)
-    because = "load and store are contiguous along different axes"
-    decision = Decision("map", turn.store.buffer, f"near tile {SIDE} x {SIDE}", because)
-    return replace(kernel, body=body, group=GROUP), decision
+    return replace(kernel, body=body, group=GROUP)
+
+
+def _stored(turn: Turn, rows: Span, cols: Span, dtype: DType) -> tuple[Stmt, ...]:
+    """What a worker does at a place of the tile, which runs along the results."""
+    at_read, at_write = symbol("place") // SIDE, symbol("place") % SIDE
+    near: tuple[IndexEntry, ...] = (at_write, at_read)
+    (store,) = replace_loads(
+        (turn.store,), lambda load: Load("turned", near, dtype) if load is turn.load else None
+    )
+    env = {turn.read.var: cols.first + at_read, turn.write.var: rows.first + at_write}
+    return _guarded(substitute_vars((store,), env), rows, at_write, cols, at_read)
 
 
 def _guarded(
@@ -158,3 +178,11 @@ def _part(extent: Dim, first: Dim) -> Dim:
 
 def _top(extent: Dim) -> int | None:
     return extent - 1 if isinstance(extent, int) else None
+
+
+def _example(kernels: Kernels) -> Kernels | No:
+    found = TURN(kernels[0], {})
+    return found if isinstance(found, No) else (found,)
+
+
+TURN = Operator("turn", can_turn, turned, _example)

@@ -35,10 +35,10 @@ from unistack_aot.schedule.many_narrow import assign_roles
 from unistack_aot.schedule.narrow_floats import widened
 from unistack_aot.schedule.narrow_storage import narrow_storage
 from unistack_aot.schedule.separation import stages
-from unistack_aot.schedule.split_depth import finishing, partial, workspace_shape
+from unistack_aot.schedule.split_depth import SPLIT_REDUCE, workspace_shape
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction
-from unistack_aot.schedule.transposes import find_turn, turned
+from unistack_aot.schedule.transposes import SIDE, TURN
 from unistack_aot.targets.cuda.instructions import attention_for, instructions_for
 from unistack_aot.targets.cuda.spills import LOOPS, LoopWay, Way, avoided, lighter, loop_way
 from unistack_aot.targets.target import Avoided
@@ -120,11 +120,13 @@ class Legalizer:
         known = (launch.kernel, way)
         if known not in self.decided:
             kernel = widened(launch.kernel)
-            turn = find_turn(kernel, self.ranges)
-            if isinstance(turn, No) or way is not LOOPS[0]:
+            found = TURN(kernel, self.ranges)
+            if isinstance(found, No) or way is not LOOPS[0]:
                 found, decision = assign_roles(kernel, self.ranges, self.machine, way.most)
             else:
-                found, decision = turned(kernel, turn)
+                because = "load and store are contiguous along different axes"
+                near = f"near tile {SIDE} x {SIDE}"
+                decision = Decision("map", found.outputs[0].name, near, because)
             self.decisions.append(decision)
             self.instead(kernel, way.name, LOOPS, avoided(self.avoid, launch.origins))
             self.decided[known] = canonical(found)
@@ -164,13 +166,12 @@ class Legalizer:
         self.instead(kernel, decision.chosen, tiles, ways)
         tail = widened(kernel.with_body(site.tail)).body
         kernel, site = self.packed(kernel, replace(site, tail=tail), tile)
+        staged = block_tiled(kernel, site, tile, self.machine, self.ranges)
         if parts == 1:
-            return (block_tiled(kernel, site, tile, self.machine, self.ranges),)
+            return (staged,)
         name = f"w{len(self.buffers)}"
         self.buffers[name] = Buffer(name, site.acc.dtype, workspace_shape(site, parts))
-        summed, inner = partial(kernel, site, name, parts)
-        first = block_tiled(summed, inner, tile, self.machine, self.ranges, parts)
-        return first, finishing(kernel, site, name, parts)
+        return SPLIT_REDUCE.sure(staged, site, name, parts)
 
     def rounds_to(self, kernel: Kernel, name: str) -> DType | None:
         """The element type of the tiles whose operand a buffer is, if it is nothing else in the kernel."""

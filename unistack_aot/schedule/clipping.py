@@ -30,9 +30,9 @@ from unistack_aot.ir.scalar import (
     where,
 )
 from unistack_aot.mcir.monoids import MONOIDS
-from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Loop
+from unistack_aot.mcir.nodes import Axis, Fold
 from unistack_aot.mcir.transform import substitute_vars
-from unistack_aot.schedule.operator import Kernels, Operator, on_loop
+from unistack_aot.schedule.operator import Kernels, Operator, on_fold
 
 Limits = dict[str, tuple[Dim, Dim]]  # first tap and one past the last, by fold variable
 
@@ -149,13 +149,7 @@ def _dim(value: Scalar) -> Dim | None:
 
 
 def _example(kernels: Kernels) -> Kernels | No:
-    def change(_: Kernel, loop: Loop) -> Loop | No:
-        fold, *rest = loop.body
-        assert isinstance(fold, Fold)
-        found = CLIP(fold)
-        return found if isinstance(found, No) else replace(loop, body=(found, *rest))
-
-    return on_loop(change, kernels)
+    return on_fold(lambda _, fold: CLIP(fold), kernels)
 
 
 CLIP = Operator("clip", can_clip, clipped, _example)

@@ -1,7 +1,7 @@
 """Activation layouts for convolution chains: channel blocks kept from layer to layer, and zero halos instead of bounds.
 
 A buffer may change its layout if only launches touch it; otherwise its readers get a copy in the layout they want.
-Not here: the contraction over such a layout (panels.py).
+Not here: a kernel over such layouts (laying_out.py), the contraction over them (panels.py).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from unistack_aot.base.symbolic import (
     terms,
 )
 from unistack_aot.base.verdict import No
-from unistack_aot.ir.scalar import Load, Scalar, literal
+from unistack_aot.ir.scalar import Load, Scalar
 from unistack_aot.mcir.canonical import closed, opened
 from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Stmt, Store
@@ -29,6 +29,7 @@ from unistack_aot.mcir.transform import all_loads, replace_loads, walk
 from unistack_aot.schedule.contraction import Site, find_site
 from unistack_aot.schedule.crops import CROP
 from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.laying_out import LAY_OUT
 from unistack_aot.schedule.uses import touched
 
 CHANNELS = 1  # the axis that is blocked: N, C, then space
@@ -304,51 +305,9 @@ def _apply(program: Program, layouts: dict[str, Layout]) -> Program:
     def change(launch: Launch) -> Launch:
         if not any(name in layouts for name in launch.args):
             return launch
-        kernel = with_layouts(opened(launch), layouts)
-        return closed(kernel, launch)
+        return closed(LAY_OUT.sure(opened(launch), layouts), launch)
 
     return Program(program.name, buffers, program.steps).map_launches(change)
-
-
-def with_layouts(kernel: Kernel, layouts: dict[str, Layout]) -> Kernel:
-    """The kernel over other layouts; results with padding or halo get it zeroed first."""
-    params = tuple(replace(p, layout=layouts.get(p.name, p.layout)) for p in kernel.params)
-    zeros: list[Stmt] = []
-    for number, param in enumerate(params):
-        if param.access is not Access.IN and param.name in layouts:
-            zeros += zero_borders(param, f"z{number}")
-    return Kernel(params, (*kernel.body, *zeros), kernel.reinterprets)
-
-
-def zero_borders(param: Param, prefix: str) -> list[Stmt]:
-    """Loops that store zero to the halo and to the channels that only pad the last block."""
-    layout, shape = param.layout, param.shape
-    halo = list(layout.halo or ((0, 0),) * len(shape))
-    padded = [-before for before, _ in halo]
-    extents: list[Dim] = [
-        e + before + after for e, (before, after) in zip(shape, halo, strict=True)
-    ]
-    zeros: list[Stmt] = []
-    regions: list[tuple[int, Dim, int]] = []
-    for axis, (before, after) in enumerate(halo):
-        if before:
-            regions.append((axis, -before, before))
-        if after:
-            regions.append((axis, shape[axis], after))
-    if layout.block is not None:
-        axis, size = layout.block
-        extra = -shape[axis] % size  # type: ignore[operator]
-        if isinstance(extra, int) and extra:
-            regions.append((axis, shape[axis], extra))
-    for number, (axis, first, count) in enumerate(regions):
-        names = [f"{prefix}_{number}_{k}" for k in range(len(shape))]
-        index: list[Dim] = [symbol(n) + low for n, low in zip(names, padded, strict=True)]
-        index[axis] = symbol(names[axis]) + first
-        body: tuple[Stmt, ...] = (Store(param.name, tuple(index), literal(0, param.dtype)),)
-        for k in reversed(range(len(shape))):
-            body = (Loop(names[k], count if k == axis else extents[k], body),)
-        zeros += body
-    return zeros
 
 
 def _copies(program: Program, wishes: Wishes, free: set[str]) -> Program:
@@ -419,9 +378,9 @@ def relayout(source: Buffer, target: Buffer) -> Launch:
     """The launch that copies a buffer into another layout, borders zeroed."""
     index = tuple(symbol(f"i{k}") for k in range(len(source.shape)))
     read = Param(source.name, source.dtype, source.shape, layout=source.layout)
-    write = Param(target.name, target.dtype, target.shape, Access.OUT, target.layout)
+    write = Param(target.name, target.dtype, target.shape, Access.OUT)
     body: tuple[Stmt, ...] = (Store(target.name, index, Load(source.name, index, source.dtype)),)
     for var, extent in zip(reversed(index), reversed(source.shape), strict=True):
         body = (Loop(str(var), extent, body),)
-    kernel = Kernel((read, write), (*body, *zero_borders(write, "z")))
+    kernel = LAY_OUT.sure(Kernel((read, write), body), {target.name: target.layout})
     return closed(kernel, Launch(kernel, (), label="relayout"))

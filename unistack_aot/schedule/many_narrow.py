@@ -27,6 +27,7 @@ from unistack_aot.schedule.nests import (
     span_of,
 )
 from unistack_aot.schedule.row_workers import SHORT_ROW, Row, sequential, with_barriers
+from unistack_aot.schedule.vectorising import VECTORISE
 from unistack_aot.schedule.vectors import is_straight, stride_in, width_of
 
 MAP_GROUP = 256  # threads of a group that maps elements: eight warps hide each other's latency
@@ -131,26 +132,26 @@ def _with_map_role(stmt: Stmt) -> Stmt:
 
 
 def _mapped(kernel: Kernel, nest: Nest, ranges: Ranges, vector: int) -> tuple[Kernel, Decision]:
-    """Elements over threads, `width` neighbouring ones each."""
-    nest = _joined(kernel, nest, ranges)
-    width = 1
-    if nest.axes and is_straight(nest.body):
-        last = nest.axes[-1]
-        inside = {**bounded(ranges, kernel.body), **axis_ranges(nest.axes[:-1])}
-        params = {p.name: p for p in kernel.params}
-        width = width_of(params, nest.body, last.var, last.extent, inside, vector)
-    body = nest.body
-    axes = nest.axes
-    if width > 1:
-        last = axes[-1]
-        quads, lane = f"{last.var}_q", f"{last.var}_v"
-        place = symbol(quads) * width + symbol(lane)
-        body = (Loop(lane, width, substitute_vars(body, {last.var: place}), Role.VECTOR),)
-        axes = (*axes[:-1], Axis(quads, ceildiv(last.extent, width)))
-    body = tuple(sequential(stmt) for stmt in body)
-    done = _spread(kernel, axes, body, MAP_GROUP, MAP_GROUP)
+    """Elements over threads, several neighbouring ones each."""
+    width, nest = _widened(kernel, _joined(kernel, nest, ranges), ranges, vector)
+    body = tuple(sequential(stmt) for stmt in nest.body)
+    done = _spread(kernel, nest.axes, body, MAP_GROUP, MAP_GROUP)
     text = f"{width} elements per thread"
     return done, Decision("map", _subject(kernel), text, "contiguous and aligned accesses only")
+
+
+def _widened(kernel: Kernel, nest: Nest, ranges: Ranges, vector: int) -> tuple[int, Nest]:
+    """A nest of straight code with as many neighbouring elements at once as its accesses allow, and how many."""
+    if not nest.axes or not is_straight(nest.body):
+        return 1, nest
+    *outer, last = nest.axes
+    inside = {**bounded(ranges, kernel.body), **axis_ranges(tuple(outer))}
+    params = {p.name: p for p in kernel.params}
+    width = width_of(params, nest.body, last.var, last.extent, inside, vector)
+    if width == 1:
+        return 1, nest
+    wide = VECTORISE.sure(kernel, Loop(last.var, last.extent, nest.body), width, inside)
+    return width, Nest((*outer, Axis(wide.var, wide.extent)), wide.body)
 
 
 def _per_thread(kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine) -> Kernel:

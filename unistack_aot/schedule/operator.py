@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Generic, ParamSpec, TypeVar
 
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.verdict import No, Yes
-from unistack_aot.mcir.nodes import Kernel, Loop
+from unistack_aot.mcir.nodes import Fold, Kernel, Loop
 from unistack_aot.mcir.program import Launch
 
 P = ParamSpec("P")
@@ -84,3 +84,15 @@ def on_loop(change: Callable[[Kernel, Loop], Loop | No], kernels: Kernels) -> Ke
     assert isinstance(loop, Loop)
     found = change(kernel, loop)
     return found if isinstance(found, No) else (kernel.with_body((found,)),)
+
+
+def on_fold(change: Callable[[Kernel, Fold], Fold | No], kernels: Kernels) -> Kernels | No:
+    """What an operator makes of the fold with which a kernel's only loop begins, as an example."""
+
+    def changed(kernel: Kernel, loop: Loop) -> Loop | No:
+        fold, *rest = loop.body
+        assert isinstance(fold, Fold)
+        found = change(kernel, fold)
+        return found if isinstance(found, No) else replace(loop, body=(found, *rest))
+
+    return on_loop(changed, kernels)

@@ -10,6 +10,7 @@ from unistack_aot.schedule.crops import CROP
 from unistack_aot.schedule.epilogues import EPILOGUE
 from unistack_aot.schedule.in_place import UPDATE
 from unistack_aot.schedule.inlining import INLINE
+from unistack_aot.schedule.laying_out import LAY_OUT
 from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import Operator
 from unistack_aot.schedule.recompute import RECOMPUTE
@@ -19,6 +20,7 @@ from unistack_aot.schedule.staging import STAGE
 from unistack_aot.schedule.tiling import STREAM, TILE
 from unistack_aot.schedule.transposes import TURN
 from unistack_aot.schedule.unswitch import UNSWITCH
+from unistack_aot.schedule.vectorising import VECTORISE, VECTORISE_FOLD
 
 OPERATORS: tuple[Operator[..., Any], ...] = (
     INLINE,
@@ -26,6 +28,7 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     JOIN_ROWS,
     RECOMPUTE,
     CROP,
+    LAY_OUT,
     ATTEND,
     TILE,
     STREAM,
@@ -37,5 +40,7 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     SPLIT,
     FUSE,
     BIND,
+    VECTORISE,
+    VECTORISE_FOLD,
     UPDATE,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from unistack_aot.base.symbolic import Dim, Ranges, ceildiv, symbol
+from unistack_aot.base.symbolic import Dim, Ranges, symbol
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Let, Loop, Role, Stmt, Store, Sync, When
 from unistack_aot.mcir.transform import all_loads, substitute_vars, walk
@@ -15,6 +15,7 @@ from unistack_aot.schedule.contraction import product
 from unistack_aot.schedule.nests import axis_ranges, decoded, nest_of, number, span_of
 from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.unswitch import UNSWITCH
+from unistack_aot.schedule.vectorising import VECTORISE, VECTORISE_FOLD
 from unistack_aot.schedule.vectors import is_straight, width_of
 
 SHORT_ROW = 32  # rows up to this length are folded by one thread: a warp would idle
@@ -58,16 +59,15 @@ class Row:
         values, body = fold.values, tuple(sequential(s) for s in fold.body)
         if len(fold.axes) > 1:
             values, body = self._rewritten(values, body, decoded(fold.axes, symbol(joint)))
-        axes: tuple[Axis, ...] = (Axis(joint, extent),)
-        width = 1
-        if not body:
-            width = self.width(tuple(Let(f"v{k}", v) for k, v in enumerate(values)), axes[0])
-        if width > 1:
-            quads, lane = f"{joint}_q", f"{joint}_v"
-            place = symbol(quads) * width + symbol(lane)
-            values, body = self._rewritten(values, body, {joint: place})
-            axes = (Axis(quads, ceildiv(extent, width)), Axis(lane, width))
-        return Fold(fold.states, fold.monoid, axes, values, body, self.role)
+        axis = Axis(joint, extent)
+        single = Fold(fold.states, fold.monoid, (axis,), values, body, self.role)
+        lets = tuple(Let(f"v{k}", v) for k, v in enumerate(values))
+        width = 1 if body else self.width(lets, axis)
+        return (
+            single
+            if width == 1
+            else VECTORISE_FOLD.sure(self.kernel, single, width, self.inside(axis))
+        )
 
     def _rewritten(
         self, values: tuple[Scalar, ...], body: tuple[Stmt, ...], env: dict[str, Dim]
@@ -83,13 +83,11 @@ class Row:
         extent, body = nest.points, tuple(sequential(s) for s in nest.body)
         if len(nest.axes) > 1:
             body = substitute_vars(body, decoded(nest.axes, symbol(joint)))
-        width = self.width(body, Axis(joint, extent)) if is_straight(body) else 1
-        if width == 1:
-            return Loop(joint, extent, body, self.role)
-        quads, lane = f"{joint}_q", f"{joint}_v"
-        place = symbol(quads) * width + symbol(lane)
-        inner = Loop(lane, width, substitute_vars(body, {joint: place}), Role.VECTOR)
-        return Loop(quads, ceildiv(extent, width), (inner,), self.role)
+        axis, single = Axis(joint, extent), Loop(joint, extent, body, self.role)
+        width = self.width(body, axis) if is_straight(body) else 1
+        return (
+            single if width == 1 else VECTORISE.sure(self.kernel, single, width, self.inside(axis))
+        )
 
     def folds_long(self, loop: Loop) -> bool:
         """Whether each iteration of a group's loop folds enough to keep a warp busy."""
@@ -106,10 +104,14 @@ class Row:
         lanes = replace(self, role=Role.LANE)
         return Loop(joint, nest.points, lanes.body(body), Role.GROUP)
 
+    def inside(self, axis: Axis) -> Ranges:
+        """The ranges with that of an axis."""
+        return {**self.ranges, **axis_ranges((axis,))}
+
     def width(self, body: tuple[Stmt, ...], axis: Axis) -> int:
         """Elements per worker and step; only for rows long enough that all workers still have some."""
         params = {p.name: p for p in self.kernel.params}
-        inside = {**self.ranges, **axis_ranges((axis,))}
+        inside = self.inside(axis)
         width = width_of(params, body, axis.var, axis.extent, inside, self.vector_bytes)
         while width > 1 and number(axis.extent) < width * self.lanes:
             width //= 2

@@ -1,11 +1,11 @@
 """Which accesses of a loop move as one wide access: contiguous in its variable, and aligned.
 
-Not here: how wide loops are made (many_narrow.py).
+Not here: how wide loops are made (vectorising.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from unistack_aot.base.symbolic import (
     Dim,
@@ -17,6 +17,7 @@ from unistack_aot.base.symbolic import (
     symbol,
     symbols,
 )
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import (
     Call,
     IndexEntry,
@@ -84,7 +85,7 @@ def free_loads(body: Iterable[Stmt]) -> tuple[Load, ...]:
 
 
 def width_of(
-    params: dict[str, Param],
+    params: Mapping[str, Param],
     body: tuple[Stmt, ...],
     var: str,
     extent: Dim,
@@ -100,13 +101,13 @@ def width_of(
     if widest is None:
         return 1
     width = max(1, min(8, most_bytes // widest))
-    while width > 1 and not _fits(params, body, var, extent, width, ranges):
+    while width > 1 and not are_wide(params, body, var, extent, width, ranges):
         width //= 2
     return width
 
 
 def _accesses(
-    params: dict[str, Param], body: tuple[Stmt, ...]
+    params: Mapping[str, Param], body: tuple[Stmt, ...]
 ) -> list[tuple[Param, tuple[IndexEntry, ...], bool]]:
     found = [(params[x.buffer], x.index, False) for x in free_loads(body) if x.buffer in params]
     for stmt in walk(body):
@@ -116,7 +117,7 @@ def _accesses(
 
 
 def _widest_dtype(
-    params: dict[str, Param], body: tuple[Stmt, ...], var: str, ranges: Ranges
+    params: Mapping[str, Param], body: tuple[Stmt, ...], var: str, ranges: Ranges
 ) -> int | None:
     """Bytes of the largest element that moves with `var`; None where an access jumps."""
     sizes: list[int] = []
@@ -133,16 +134,19 @@ def _gathers(index: tuple[IndexEntry, ...]) -> bool:
     return any(isinstance(entry, Scalar) for entry in index)
 
 
-def _fits(
-    params: dict[str, Param],
+def are_wide(
+    params: Mapping[str, Param],
     body: tuple[Stmt, ...],
     var: str,
     extent: Dim,
     width: int,
     ranges: Ranges,
-) -> bool:
+) -> Yes | No:
+    """Whether every access of a body that moves with `var` takes `width` steps of it at once."""
     if not divisible(extent, width):
-        return False
+        return No(f"its steps do not divide into {width}")
+    if any(isinstance(s, Store) and s.combine != "set" for s in walk(body)):
+        return No("it combines with what its result holds")
     inside = {**ranges, f"{var}_q": (0, None), var: (0, width - 1)}
     env: dict[str, Dim] = {var: symbol(f"{var}_q") * width + symbol(var)}
     for param, index, writes in _accesses(params, body):
@@ -151,8 +155,8 @@ def _fits(
             continue
         moved = tuple(e if isinstance(e, Scalar) else substitute(e, env) for e in index)
         if not is_wide(param, moved, var, width, inside):
-            return False
-    return all(not isinstance(s, Store) or s.combine == "set" for s in walk(body))
+            return No(f"{width} elements of {param.name} are not one aligned run")
+    return YES
 
 
 def is_straight(body: Iterable[Stmt]) -> bool:

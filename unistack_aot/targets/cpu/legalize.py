@@ -37,6 +37,7 @@ from unistack_aot.schedule.contraction import Factor, Site, find_site, product
 from unistack_aot.schedule.cost import predict_kernel
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
+from unistack_aot.schedule.laying_out import LAY_OUT
 from unistack_aot.schedule.layouts import halo_of, is_window
 from unistack_aot.schedule.narrow_floats import widened
 from unistack_aot.schedule.panel_blocks import (
@@ -241,8 +242,8 @@ class Legalizer:
         param, digest = kernel.param(operand), self.buffers[operand].constant
         assert digest is not None
         name = self.constant(laid_out(self.constants[digest], layout), param.shape, layout)
-        fresh = replace(param, name=name, layout=layout)
-        params = tuple(fresh if p.name == operand else p for p in kernel.params)
+        kernel = LAY_OUT.sure(kernel, {operand: layout})
+        params = tuple(replace(p, name=name) if p.name == operand else p for p in kernel.params)
         return replace(kernel, params=params, body=rename_buffers(kernel.body, {operand: name}))
 
     def oriented(self, kernel: Kernel, site: Site) -> Site:

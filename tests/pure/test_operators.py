@@ -9,7 +9,6 @@ import importlib
 import inspect
 import pkgutil
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,19 +25,16 @@ from unistack_aot.mcir.program import Buffer, Program
 from unistack_aot.mcir.run import Memory, Runner
 from unistack_aot.mcir.text import print_kernel
 from unistack_aot.mcir.verify import verify_kernel
-from unistack_aot.schedule.contraction import Site, find_site
 from unistack_aot.schedule.epilogues import EPILOGUE
 from unistack_aot.schedule.inlining import INLINE
 from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import Operator, launch_of
 from unistack_aot.schedule.operators import OPERATORS
-from unistack_aot.schedule.panels import Blocks, Depth, depth_of, pack_kernel, tiled
 from unistack_aot.schedule.row_joins import JOIN_ROWS
 
 PRODUCT = Path(schedule.__file__).resolve().parents[1]
 PAGE = PRODUCT.parent / "docs" / "mcir.md"
 FIRST, LAST = "<!-- operators: schedule/operators.py -->\n", "<!-- end of operators -->"
-GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "operators"
 DIMS = {"N": 7, "M": 5, "K": 6}
 Kernels = tuple[Kernel, ...]
 
@@ -181,44 +177,3 @@ def test_fusions_refuse_with_a_reason() -> None:
     assert str(INLINE(*launches, "t")) == "the producer is not a map"
     assert str(EPILOGUE(*launches, "t")) == "the reader reads several elements"
     assert str(JOIN_ROWS(*launches, frozenset())) == "the reader uses other rows' results"
-
-
-def site_of(kernel: Kernel) -> tuple[Site, Depth]:
-    site = find_site(kernel)
-    assert isinstance(site, Site)
-    param = kernel.param(site.a.load.buffer)
-    depth = depth_of(site, param.layout, param.shape, {})
-    assert isinstance(depth, Depth)
-    return site, depth
-
-
-def _panels(kernels: Kernels) -> Kernels:
-    (kernel,) = kernels
-    site, depth = site_of(kernel)
-    layout = kernel.param(site.a.load.buffer).layout
-    blocks = Blocks(4, 1, 4, 1, 0)
-    packing = pack_kernel(site, depth, layout, kernel.param(site.b.load.buffer))
-    return packing, tiled(kernel, site, depth, layout, "packed", blocks, {})
-
-
-WHOLE: dict[str, Callable[[Kernels], Kernels]] = {
-    "panels": _panels,
-}
-
-
-@pytest.mark.parametrize("name", WHOLE)
-def test_operators_on_kernels(name: str, update_golden: bool) -> None:
-    """The file holds the kernels before, a line of dashes, and the kernels after."""
-    path = GOLDEN / f"{name}.mcir"
-    before, _, after = path.read_text().partition("----\n")
-    kernels = kernels_of(before)
-    changed = WHOLE[name](kernels)
-    text = "\n".join(print_kernel(k, f"k{n}") for n, k in enumerate(changed))
-    if update_golden:
-        path.write_text(f"{before}----\n{text}")
-        after = text
-    assert text == after
-    for kernel in (*kernels, *changed):
-        verify_kernel(kernel)
-    result = changed[-1].outputs[-1].name
-    assert_same_numbers(kernels, changed, {kernels[-1].outputs[-1].name: result})

@@ -13,6 +13,8 @@ from unistack_aot.schedule.inlining import INLINE
 from unistack_aot.schedule.laying_out import LAY_OUT
 from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import Operator
+from unistack_aot.schedule.panel_packing import PACK
+from unistack_aot.schedule.panel_tiles import TILE_PANELS
 from unistack_aot.schedule.recompute import RECOMPUTE
 from unistack_aot.schedule.row_joins import JOIN_ROWS
 from unistack_aot.schedule.split_depth import SPLIT_REDUCE
@@ -30,6 +32,8 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     CROP,
     LAY_OUT,
     ATTEND,
+    PACK,
+    TILE_PANELS,
     TILE,
     STREAM,
     STAGE,

@@ -33,7 +33,7 @@ from unistack_aot.schedule.candidates import (
     neighbours,
 )
 from unistack_aot.schedule.clipping import conjuncts, room_of
-from unistack_aot.schedule.contraction import Factor, Site, find_site, product
+from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.cost import predict_kernel
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
@@ -46,15 +46,9 @@ from unistack_aot.schedule.panel_blocks import (
     extents_of,
     usual_size,
 )
-from unistack_aot.schedule.panels import (
-    Blocks,
-    Depth,
-    depth_of,
-    pack_constant,
-    pack_kernel,
-    packed_shape,
-    tiled,
-)
+from unistack_aot.schedule.panel_packing import PACK, pack_constant
+from unistack_aot.schedule.panel_tiles import TILE_PANELS
+from unistack_aot.schedule.panels import Blocks, Depth, depth_of
 from unistack_aot.schedule.recurrences import step_weights
 from unistack_aot.schedule.winograd import (
     tiled_winograd,
@@ -135,22 +129,17 @@ class Legalizer:
     ) -> tuple[list[Launch], Kernel] | No:
         """Packed form of a contraction with its packing launch, if the tile instruction fits."""
         site = self.oriented(kernel, site)
+        refusal = PACK.check(kernel, site, "packed", self.ranges)
+        if isinstance(refusal, No):
+            return refusal
         a, b = kernel.param(site.a.load.buffer), kernel.param(site.b.load.buffer)
-        if a.dtype is not f32 or site.acc.dtype is not f32 or not site.cols:
-            return No("the tile instruction takes f32")
-        if site.a.within is not None:
-            return No("the left operand has guarded elements")
         depth = depth_of(site, a.layout, a.shape, self.ranges)
-        if isinstance(depth, No):
-            return depth
-        if depth.run == 0:
-            return No("the contiguous run has no constant length")
-        if isinstance(size := product(site.cols), int) and size < 4:
-            return No("too few columns for a panel")
-        packed = self.packed(site, depth, a.layout, b)
-        packing: list[Launch] = []
-        if packed is None:
-            packed = self.run_time_packing(site, depth, a.layout, b, launch, packing)
+        assert isinstance(depth, Depth)
+        name = self.packed(site, depth, a.layout, b)
+        constant = name is not None
+        name = name or f"p{len(self.buffers)}"
+        parts = PACK.sure(kernel, site, name, self.ranges)
+        packing = [] if constant else [self.run_time_packing(parts.packing, launch)]
         extents = extents_of(site, depth, self.ranges)
         direct = block_ways(extents, choose_blocks(extents, self.machine), self.machine)
         near = [*neighbours(direct), next(iter(direct))]
@@ -164,7 +153,7 @@ class Legalizer:
         def made(blocks: Blocks | Form, operand: str) -> Kernel:
             if isinstance(blocks, Form):
                 return tiled_winograd(kernel, site, depth, blocks, operand, self.machine)
-            return tiled(kernel, site, depth, a.layout, operand, blocks, self.ranges)
+            return TILE_PANELS.sure(parts.kernel, parts.site, blocks, self.ranges)
 
         subject = ", ".join(launch.origins[:2]) or launch.label
         kind = "blocks" if len(ways) == len(direct) else "algorithm"
@@ -172,7 +161,7 @@ class Legalizer:
             kind, subject, launch, ways, lambda way: made(way, "packed"), near, words
         )
         return packing, made(
-            blocks, self.transformed(packed, blocks) if isinstance(blocks, Form) else packed
+            blocks, self.transformed(name, blocks) if isinstance(blocks, Form) else name
         )
 
     def attention(self, launch: Launch, kernel: Kernel, site: AttentionSite) -> Kernel:
@@ -281,22 +270,11 @@ class Legalizer:
             self.constants[data.digest] = data.array
         return name
 
-    def run_time_packing(
-        self,
-        site: Site,
-        depth: Depth,
-        layout: Layout,
-        b: Param,
-        launch: Launch,
-        packing: list[Launch],
-    ) -> str:
-        """A fresh buffer for the packed operand, and the launch that fills it."""
-        name = f"p{len(self.buffers)}"
-        self.buffers[name] = Buffer(name, f32, packed_shape(site, depth))
-        kernel = pack_kernel(site, depth, layout, b)
-        like = Launch(kernel, (b.name, name), launch.origins, "pack")
-        packing.append(closed(opened(like), like))
-        return name
+    def run_time_packing(self, kernel: Kernel, launch: Launch) -> Launch:
+        """The launch that packs an operand into a fresh buffer."""
+        (held,) = kernel.outputs
+        self.buffers[held.name] = Buffer(held.name, held.dtype, held.shape)
+        return closed(kernel, Launch(kernel, (), launch.origins, "pack"))
 
 
 def attention_fits(kernel: Kernel, site: AttentionSite, ranges: Ranges) -> Yes | No:

@@ -1,0 +1,227 @@
+"""Schedule operator: the right operand of a contraction packed into panels of 16 columns.
+
+Not here: the order of the depth inside panels (panels.py), the contraction over them in tiles (panel_tiles.py).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unistack_aot.base.dtypes import f32
+from unistack_aot.base.symbolic import Dim, Ranges, ceildiv, substitute, symbol
+from unistack_aot.base.verdict import YES, No, Yes
+from unistack_aot.ir.scalar import (
+    Load,
+    Scalar,
+    call,
+    cast,
+    index_value,
+    literal,
+    substitute_indices,
+    where,
+)
+from unistack_aot.mcir.layout import Layout
+from unistack_aot.mcir.nodes import Access, Axis, Fold, Kernel, Loop, Param, Stmt, Store
+from unistack_aot.mcir.transform import all_loads, around, perfect_nest
+from unistack_aot.schedule.contraction import Factor, Site, find_site, product
+from unistack_aot.schedule.merging import outputs_last
+from unistack_aot.schedule.operator import Kernels, Operator
+from unistack_aot.schedule.panels import (
+    PANEL,
+    Depth,
+    blocked_axis,
+    decode,
+    depth_of,
+    split_depth,
+)
+
+FEWEST = 4  # columns below which most of a panel would be padding
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """The kernel that packs, and the contraction over what it packed."""
+
+    packing: Kernel
+    kernel: Kernel
+    site: Site
+
+
+def packed_shape(site: Site, depth: Depth) -> tuple[Dim, ...]:
+    """[batch..., panels, depth, 16]."""
+    batch = tuple(axis.extent for axis in _packed_batch(site))
+    return (*batch, ceildiv(product(site.cols), PANEL), product(depth.axes), PANEL)
+
+
+def _packed_batch(site: Site) -> tuple[Axis, ...]:
+    return tuple(axis for axis in site.batch if axis.var in site.b.names)
+
+
+def pack_constant(site: Site, depth: Depth, layout: Layout, array: Array) -> Array | None:
+    """The packed panels of a constant whose index is a permutation of the loops; None if it is not."""
+    env = {axis.var: symbol(axis.var) for axis in (*site.batch, *site.cols, *site.depth)}
+    wanted = (*_packed_batch(site), *site.cols, *site.depth)
+    entries = [next((v for v, s in env.items() if s == e), None) for e in site.b.load.index]
+    names = [axis.var for axis in wanted]
+    loose = [k for k, e in enumerate(site.b.load.index) if e == 0 and array.shape[k] == 1]
+    array = array.reshape([n for k, n in enumerate(array.shape) if k not in loose])
+    entries = [e for k, e in enumerate(entries) if k not in loose]
+    if (
+        sorted(filter(None, entries)) != sorted(names)
+        or None in entries
+        or site.b.within is not None
+    ):
+        return None
+    moved = array.transpose([entries.index(name) for name in names]).astype(np.float32)
+    batch, cols = len(_packed_batch(site)), len(site.cols)
+    moved = moved.reshape(*moved.shape[:batch], -1, *moved.shape[batch + cols :])
+    moved = _ordered_depth(moved, batch + 1, site, depth, layout)
+    flat = moved.reshape(*moved.shape[: batch + 1], -1)
+    pad = -flat.shape[batch] % PANEL
+    flat = np.pad(flat, [(0, 0)] * batch + [(0, pad), (0, 0)])
+    panels = flat.reshape(*flat.shape[:batch], -1, PANEL, flat.shape[-1])
+    return np.ascontiguousarray(np.swapaxes(panels, -1, -2))
+
+
+def _ordered_depth(array: Array, first: int, site: Site, depth: Depth, layout: Layout) -> Array:
+    """Split the blocked depth axis (zero-padded) and put the depth axes in the order of `depth`."""
+    blocked = blocked_axis(site, layout)
+    names: list[str] = []
+    place = first
+    for axis in site.depth:
+        if axis == blocked and layout.block is not None:
+            size = layout.block[1]
+            pad = -array.shape[place] % size
+            array = np.pad(array, [(0, pad if k == place else 0) for k in range(array.ndim)])
+            shape = (*array.shape[:place], -1, size, *array.shape[place + 1 :])
+            array = array.reshape(shape)
+            names += [f"{axis.var}_o", f"{axis.var}_i"]
+            place += 2
+        else:
+            names.append(axis.var)
+            place += 1
+    order = [names.index(axis.var) + first for axis in depth.axes]
+    return array.transpose([*range(first), *order])
+
+
+def can_pack(kernel: Kernel, site: Site | No, name: str, ranges: Ranges) -> Yes | No:
+    """Whether the contraction is one of f32, and its left operand is read in runs of a constant length."""
+    if isinstance(site, No):
+        return site
+    a = kernel.param(site.a.load.buffer)
+    if a.dtype is not f32 or site.acc.dtype is not f32 or not site.cols:
+        return No("the tile instruction takes f32")
+    if site.a.within is not None:
+        return No("the left operand has guarded elements")
+    depth = depth_of(site, a.layout, a.shape, ranges)
+    if isinstance(depth, No):
+        return depth
+    if depth.run == 0:
+        return No("the contiguous run has no constant length")
+    if isinstance(size := product(site.cols), int) and size < FEWEST:
+        return No("too few columns for a panel")
+    return No(f"{name} is taken") if any(p.name == name for p in kernel.params) else YES
+
+
+def packed_right(kernel: Kernel, site: Site | No, name: str, ranges: Ranges) -> Packed:
+    """A kernel that packs the right operand of a contraction into panels, and the contraction over those.
+
+    before:
+        kernel product(a: f32[N, 6] far, b: f32[6, 20] far, c: f32[20] far) -> y: f32[N, 20] far {
+              for i in N, j in 20 {
+                s = fold sum over k in 6 of a[i, k] * b[k, j]
+                y[i, j] = max(s + c[j], 0.0)
+              }
+            }
+    after:
+        kernel k0(b: f32[6, 20] far) -> packed: f32[2, 6, 16] far {
+          for panel in 2, k in 6, lane in 16 {
+            packed[panel, k, lane] = where([lane + 16*panel] < 20, b[k, lane + 16*panel], 0.0)
+          }
+        }
+
+        kernel k1(a: f32[N, 6] far, c: f32[20] far, packed: f32[2, 6, 16] far) -> y: f32[N, 20] far {
+          for i in N, j in 20 {
+            s = fold sum over k in 6 of a[i, k] * packed[j//16, k, j%16]
+            y[i, j] = max(s + c[j], 0.0)
+          }
+        }
+    """
+    assert isinstance(site, Site)
+    a, b = kernel.param(site.a.load.buffer), kernel.param(site.b.load.buffer)
+    depth = depth_of(site, a.layout, a.shape, ranges)
+    assert isinstance(depth, Depth)
+    held = Param(name, f32, packed_shape(site, depth), Access.OUT)
+    packing = Kernel((b, held), _packing(site, depth, a.layout, held))
+    over = _over_panels(site, depth, a.layout, held)
+    loops, (fold, *tail) = perfect_nest(kernel.body[:1])
+    assert isinstance(fold, Fold)
+    value = call("mul", over.a.load, over.b.load)
+    summed = replace(fold, axes=depth.axes, values=(value,))
+    params = tuple(p for p in kernel.params if p.name != b.name or _still_read(b.name, site))
+    body = (*around(loops, (summed, *tail)), *kernel.body[1:])
+    read = replace(held, access=Access.IN)
+    return Packed(packing, replace(kernel, params=outputs_last((*params, read)), body=body), over)
+
+
+def _over_panels(site: Site, depth: Depth, layout: Layout, held: Param) -> Site:
+    """The contraction with its right operand in panels, and the depth in their order."""
+    apart = split_depth(site, layout)
+    index = tuple(e if isinstance(e, Scalar) else substitute(e, apart) for e in site.a.load.index)
+    batch = tuple(symbol(axis.var) for axis in _packed_batch(site))
+    column = _joint(site.cols)
+    panel = (*batch, column // PANEL, _joint(depth.axes), column % PANEL)
+    a = Factor(Load(site.a.load.buffer, index, site.a.load.dtype), None)
+    return replace(site, a=a, b=Factor(Load(held.name, panel, f32), None), depth=depth.axes)
+
+
+def _packing(site: Site, depth: Depth, layout: Layout, held: Param) -> tuple[Stmt, ...]:
+    """The map that stores every element of the panels, zero in the columns and channels that only pad."""
+    batch = _packed_batch(site)
+    panel, lane = symbol("panel"), symbol("lane")
+    column = panel * PANEL + lane
+    env: dict[str, Dim] = {**split_depth(site, layout), **decode(site.cols, column)}
+    value = substitute_indices(site.b.load, env)
+    guards = [index_value(column) < index_value(product(site.cols))]
+    blocked = blocked_axis(site, layout)
+    if blocked is not None:
+        guards.append(index_value(env[blocked.var]) < index_value(blocked.extent))
+    if site.b.within is not None:
+        guards.append(substitute_indices(site.b.within, env))
+    value = cast(f32, value)
+    for guard in reversed(guards):
+        value = where(guard, value, literal(0, f32))
+    index = (*(symbol(a.var) for a in batch), panel, _joint(depth.axes), lane)
+    loops = (*batch, Axis("panel", held.shape[-3]), *depth.axes, Axis("lane", PANEL))
+    body: tuple[Stmt, ...] = (Store(held.name, index, value),)
+    for axis in reversed(loops):
+        body = (Loop(axis.var, axis.extent, body),)
+    return body
+
+
+def _joint(axes: tuple[Axis, ...]) -> Dim:
+    result: Dim = 0
+    for axis in axes:
+        result = result * axis.extent + symbol(axis.var)
+    return result
+
+
+def _still_read(buffer: str, site: Site) -> bool:
+    """Whether the right operand's buffer is also read elsewhere (as the left operand, or by the tail)."""
+    if site.a.load.buffer == buffer:
+        return True
+    return any(load.buffer == buffer for load in all_loads(site.tail))
+
+
+def _example(kernels: Kernels) -> Kernels | No:
+    (kernel,) = kernels
+    found = PACK(kernel, find_site(kernel), "packed", {})
+    return found if isinstance(found, No) else (found.packing, found.kernel)
+
+
+PACK = Operator("pack", can_pack, packed_right, _example)

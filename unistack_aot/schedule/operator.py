@@ -6,9 +6,11 @@ Not here: which exist (operators.py).
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from numpy.typing import NDArray
 
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.verdict import No, Yes
@@ -19,6 +21,12 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 Kernels = tuple[Kernel, ...]
+Arrays = Mapping[str, NDArray[Any]]
+
+
+def _none(kernels: Kernels, arrays: Arrays) -> Arrays:
+    """No constants."""
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +34,14 @@ class Operator(Generic[P, R]):
     """A transformation of a schedule: it may change time and memory, never values. A call checks, then applies.
 
     The docstring of `apply` shows kernels before and after in MCIR text; `example` makes the latter of the former.
+    `constants` are arrays that those read and the compiler makes of operands of these.
     """
 
     name: str
     check: Callable[P, Yes | No]
     apply: Callable[P, R]
     example: Callable[[Kernels], Kernels | No]
+    constants: Callable[[Kernels, Arrays], Arrays] = _none
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R | No:
         """The result, or why there is none."""

@@ -23,6 +23,7 @@ from unistack_aot.schedule.tiling import STREAM, TILE
 from unistack_aot.schedule.transposes import TURN
 from unistack_aot.schedule.unswitch import UNSWITCH
 from unistack_aot.schedule.vectorising import VECTORISE, VECTORISE_FOLD
+from unistack_aot.schedule.winograd import TILE_WINOGRAD
 
 OPERATORS: tuple[Operator[..., Any], ...] = (
     INLINE,
@@ -34,6 +35,7 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     ATTEND,
     PACK,
     TILE_PANELS,
+    TILE_WINOGRAD,
     TILE,
     STREAM,
     STAGE,

@@ -1,6 +1,6 @@
 """3x3 stride-1 convolutions as F(m x m, 3x3): which form is allowed and pays, and the kernel it gives.
 
-Not here: the algorithm's matrices (mcir/winograd.py), direct convolutions (panels.py).
+Not here: the algorithm's matrices (mcir/winograd.py), direct convolutions (panel_tiles.py).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 from unistack_aot.base.dtypes import f32
 from unistack_aot.base.symbolic import Dim, substitute, symbol
 from unistack_aot.base.verdict import YES, No, Yes
+from unistack_aot.hw.catalogue import builtin_maps
 from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.nodes import (
-    Access,
     Axis,
     Contract,
     Drain,
@@ -33,8 +33,11 @@ from unistack_aot.mcir.nodes import (
 )
 from unistack_aot.mcir.transform import substitute_vars
 from unistack_aot.mcir.winograd import F2, F4, TAPS, Array, Form, transformed
-from unistack_aot.schedule.contraction import Site, product
-from unistack_aot.schedule.panels import PANEL, Depth, decode, part, split_depth
+from unistack_aot.schedule.contraction import Site, find_site, product
+from unistack_aot.schedule.merging import outputs_last
+from unistack_aot.schedule.operator import Arrays, Kernels, Operator
+from unistack_aot.schedule.panel_packing import pack_constant
+from unistack_aot.schedule.panels import PANEL, Depth, decode, depth_of, part, split_depth
 
 LEAST_TILES = 12  # tiles per task: fewer rows make the products wait for the transformed weights
 LEAST_PANELS = 4  # panels per task: each transforms the whole input
@@ -117,18 +120,50 @@ def transform_constant(packed: Array, form: Form) -> Array:
     return np.ascontiguousarray(transformed(taps, form))
 
 
+def can_tile_winograd(
+    kernel: Kernel, site: Site | No, depth: Depth, form: Form, packed: str, machine: Machine
+) -> Yes | No:
+    """Whether the kernel is a 3x3 convolution over whole tiles of a form."""
+    if isinstance(site, No):
+        return site
+    fits = winograd_fits(site, depth, kernel.param(site.a.load.buffer).layout.block)
+    if isinstance(fits, No):
+        return fits
+    image = image_of(site)
+    assert image is not None
+    if image.height % form.tile or image.width % form.tile:
+        return No(f"{image.height}x{image.width} pixels are no whole tiles of {form.name}")
+    return YES if isinstance(product(site.cols), int) else No("its channels have no number")
+
+
 def tiled_winograd(
-    kernel: Kernel, site: Site, depth: Depth, form: Form, packed: str, machine: Machine
+    kernel: Kernel, site: Site | No, depth: Depth, form: Form, packed: str, machine: Machine
 ) -> Kernel:
-    """The convolution as tasks of output tiles or of panels; pixels are numbered tile by tile.
+    """The convolution as tasks of output tiles or of panels, weights transformed; pixels are numbered tile by tile.
 
     before:
-        for o in 64, y in 56, x in 56 {
-          acc = fold sum over c, i, j of a[c, y+i, x+j] * w[o, c, i, j]; r[o, y, x] = acc }
+        kernel convolve(x: f32[1, 32, 6, 6] far block(1, 16), w: f32[20, 32, 3, 3] far) -> y: f32[1, 20, 4, 4] far {
+              for o in 20, i in 4, j in 4 {
+                s = fold sum over c in 32, di in 3, dj in 3 of x[0, c, di + i, dj + j] * w[o, c, di, dj]
+                y[0, o, i, j] = max(s, 0.0)
+              }
+            }
     after:
-        for tiles in 196 step 25 role=grid { tile: f32[400, 64] reg = 0
-          tile += contract(a, packed) via winograd.f4x4.panel16; drain tile { r[o, y, x] = tile } }
+        kernel k0(
+            x: f32[1, 32, 6, 6] far block(1, 16),
+            weights: f32[16, 2, 32, 16] far
+        ) -> y: f32[1, 20, 4, 4] far {
+          tile: f32[16, 32] reg = 0.0
+          tile[m in 0 ..+ 16, n in 0 ..+ 20]
+              += contract(x[0, c_i + 16*c_o, di + 2*(m//8) + (m//2)%2, dj + m%2 + 2*((m//4)%2)], weights[3*di + dj,
+              n//16, c_i + 16*c_o, n%16])
+              over c_o in 2, di in 3, dj in 3, c_i in 16 via winograd.f2x2.panel16 blocks(4, 4, 0)
+          drain tile[m in 0 ..+ 16, n in 0 ..+ 20] as s {
+            y[0, n, 2*(m//8) + (m//2)%2, m%2 + 2*((m//4)%2)] = max(s, 0.0)
+          }
+        }
     """
+    assert isinstance(site, Site)
     image = image_of(site)
     cols = product(site.cols)
     assert image is not None and isinstance(cols, int)
@@ -145,26 +180,17 @@ def tiled_winograd(
     rows = Span("m", first, part(image.height * image.width, first, tiles * pixels))
     columns = Span("n", left, part(cols, left, beside * PANEL))
     env = _pixel(image, form.tile, symbol("m")) | decode(site.cols, symbol("n"))
-    contract = Contract(
-        "tile",
-        _pixels(kernel, site, env),
-        View(packed, _transformed_place(depth)),
-        rows,
-        columns,
-        depth.axes,
-        form.via,
-        (image.height, image.width, 0),
-    )
+    a, b = _pixels(kernel, site, env), View(packed, _transformed_place(depth))
+    sizes = (image.height, image.width, 0)
+    contract = Contract("tile", a, b, rows, columns, depth.axes, form.via, sizes)
     drain = Drain("tile", rows, columns, site.acc.name, substitute_vars(site.tail, env))
     shape = (tiles * pixels, beside * PANEL)
     body: tuple[Stmt, ...] = (Tile("tile", f32, shape, Space.REG, 0.0), contract, drain)
     for axis in reversed((*image.outer, *(a for a in tasks if a.extent != 1))):
         body = (Loop(axis.var, axis.extent, body, Role.GRID),)
     fresh = Param(packed, f32, (form.points**2, panels, depth.axes[0].extent * PANEL, PANEL))
-    params = [p for p in kernel.params if p.name != site.b.load.buffer]
-    ins = [p for p in params if p.access is Access.IN]
-    outs = [p for p in params if p.access is not Access.IN]
-    return replace(kernel, params=(*ins, fresh, *outs), body=(*body, *site.rest))
+    params = tuple(p for p in kernel.params if p.name != site.b.load.buffer)
+    return replace(kernel, params=outputs_last((*params, fresh)), body=(*body, *site.rest))
 
 
 def winograd_saves(site: Site, form: Form) -> str:
@@ -210,3 +236,35 @@ def _pixel(image: Image, side: int, m: Dim) -> dict[str, Dim]:
     y = tile // across * side + within // side
     x = tile % across * side + within % side
     return {image.y.var: y, image.x.var: x}
+
+
+def _depth(kernel: Kernel, site: Site) -> Depth:
+    a = kernel.param(site.a.load.buffer)
+    found = depth_of(site, a.layout, a.shape, {})
+    assert isinstance(found, Depth)
+    return found
+
+
+def _example(kernels: Kernels) -> Kernels | No:
+    (kernel,) = kernels
+    site = find_site(kernel)
+    assert isinstance(site, Site)
+    machine = Machine(next(iter(builtin_maps().values())))
+    found = TILE_WINOGRAD(kernel, site, _depth(kernel, site), F2, "weights", machine)
+    return found if isinstance(found, No) else (found,)
+
+
+def _example_constants(kernels: Kernels, arrays: Arrays) -> Arrays:
+    """The weights of the example, packed and transformed."""
+    (kernel,) = kernels
+    site = find_site(kernel)
+    assert isinstance(site, Site)
+    layout, weights = kernel.param(site.a.load.buffer).layout, arrays[site.b.load.buffer]
+    packed = pack_constant(site, _depth(kernel, site), layout, weights)
+    assert packed is not None
+    return {"weights": transform_constant(packed, F2)}
+
+
+TILE_WINOGRAD = Operator(
+    "tile-winograd", can_tile_winograd, tiled_winograd, _example, _example_constants
+)

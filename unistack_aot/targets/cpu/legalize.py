@@ -51,7 +51,7 @@ from unistack_aot.schedule.panel_tiles import TILE_PANELS
 from unistack_aot.schedule.panels import Blocks, Depth, depth_of
 from unistack_aot.schedule.recurrences import step_weights
 from unistack_aot.schedule.winograd import (
-    tiled_winograd,
+    TILE_WINOGRAD,
     transform_constant,
     winograd_form,
     winograd_saves,
@@ -152,7 +152,7 @@ class Legalizer:
 
         def made(blocks: Blocks | Form, operand: str) -> Kernel:
             if isinstance(blocks, Form):
-                return tiled_winograd(kernel, site, depth, blocks, operand, self.machine)
+                return TILE_WINOGRAD.sure(kernel, site, depth, blocks, operand, self.machine)
             return TILE_PANELS.sure(parts.kernel, parts.site, blocks, self.ranges)
 
         subject = ", ".join(launch.origins[:2]) or launch.label

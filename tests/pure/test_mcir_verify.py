@@ -34,6 +34,9 @@ GOOD = {
     "same row, in order": "for i in N { for j in 8 role=seq { y[i, 0] = x[i, j] } }",
     "combined": "for i in N { y[0, 0] += x[i, 0] }",
     "guarded": "for i in N, j in 8 { y[i, j] = where(j < 7, x[i, j + 1], 0.0) }",
+    "marked": "for i in N { when ids[at ids[i]] == [i] { y[at ids[i], 0] = x[i, 0] } }",
+    "marked by blocks": "for b in (N + 3)//4, i in min(4, N - 4*b) "
+    "{ when [i + 4*b] == ids[at ids[4*b + i]] { y[at ids[4*b + i], 0] = 0.0 } }",
     "by data": "for i in N, j in 8 { y[i, j] = x[at ids[i], j] }",
     "tile": "for b in N role=grid { t: f32[8] near\nfor j in 8 { t[j] = x[b, j] }\n"
     "for j in 8 { y[b, j] = t[7 - j] } }",
@@ -67,6 +70,22 @@ BAD = {
     "halves collide": ("for i in 8 { y[0, i//2] = 0.0 }", "iterations of i may store"),
     "overlapping steps": ("for i in 3, j in 3 { y[0, 2*i + j] = 0.0 }", "may store"),
     "data decides": ("for i in N { y[at ids[i], 0] = 0.0 }", "iterations of i may store"),
+    "another mark": (
+        "for i in N { when ids[at ids[i] + 1] == [i] { y[at ids[i], 0] = 0.0 } }",
+        "may store",
+    ),
+    "a mark of two": (
+        "for i in N { when ids[at ids[i]] == [i//2] { y[at ids[i], 0] = 0.0 } }",
+        "may store",
+    ),
+    "not marked": (
+        "for i in N { when ids[at ids[i]] == [i] { sync } else { y[at ids[i], 0] = 0.0 } }",
+        "may store",
+    ),
+    "a mark under way": (
+        "for i in N { when y[at ids[i], 0] == f32([i]) { y[at ids[i], 0] = 0.0 } }",
+        "may store",
+    ),
     "shared by units": ("t: f32[8] near\nfor i in N role=grid { t[0] = x[i, 0] }", "may store"),
     "fields": ("a = fold softmax over k in 8 of x[0, k]", "softmax has 2 fields, not 1"),
     "tile gone": ("for i in N { t: f32[1] reg }\nt[0] = 0.0", "t is no parameter or tile"),

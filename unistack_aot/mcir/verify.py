@@ -140,7 +140,7 @@ def _statement(stmt: Stmt, scope: Scope, stage: Stage | None) -> Scope:
             _values(stmt, scope)
             if stmt.condition.dtype is not bool_:
                 raise scope.fault(stmt, f"the condition is {stmt.condition.dtype}")
-            _inner(stmt.body, stmt, scope.guard(), stage)
+            _inner(stmt.body, stmt, scope.guard(stmt.condition), stage)
             _inner(stmt.otherwise, stmt, scope.guard(), stage)
         case Sync():
             pass

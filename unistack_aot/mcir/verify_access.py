@@ -19,10 +19,10 @@ from unistack_aot.base.symbolic import (
     text,
 )
 from unistack_aot.ir.evaluate import Array
-from unistack_aot.ir.scalar import Call, IndexEntry, Load, Scalar, children, loads
+from unistack_aot.ir.scalar import Call, Index, IndexEntry, Load, Scalar, children, loads
 from unistack_aot.mcir.distinct import determined
 from unistack_aot.mcir.elements import index_array
-from unistack_aot.mcir.nodes import Stmt, Store
+from unistack_aot.mcir.nodes import Access, Stmt, Store
 from unistack_aot.mcir.verify_scope import Around, Held, Scope, spread
 
 POINTS = 1 << 16  # iterations that are tried where distinct addresses are not proven
@@ -183,22 +183,43 @@ def _undetermined(scope: Scope, stmt: Store, held: Held, depth: int) -> set[str]
     """Parallel variables from a depth on that the stored address does not determine."""
     entries = tuple(e for e in stmt.index if not isinstance(e, Scalar))
     parallel = {each.var for each in scope.loops[depth:] if each.parallel}
-    return untold(scope, held, entries, depth) & parallel
+    return untold(scope, held, entries, depth, _marks(scope, stmt)) & parallel
 
 
-def untold(scope: Scope, held: Held, entries: tuple[Dim, ...], depth: int) -> set[str]:
+def _marks(scope: Scope, stmt: Store) -> tuple[Dim, ...]:
+    """What a guard requires to be the number found in a constant place of the stored element: equal for equal ones."""
+    found: list[Dim] = []
+    for condition in scope.conditions:
+        if isinstance(condition, Call) and condition.fn == "eq":
+            for mark, number in (condition.args, condition.args[::-1]):
+                if isinstance(number, Index) and _is_mark(scope, mark, stmt):
+                    found.append(number.dim)
+    return tuple(found)
+
+
+def _is_mark(scope: Scope, value: Scalar, stmt: Store) -> bool:
+    """Whether a value is what nobody writes at a place that the stored element's index tells."""
+    if not isinstance(value, Load) or scope.buffers[value.buffer].access is not Access.IN:
+        return False
+    return {*value.index} <= {*stmt.index}
+
+
+def untold(
+    scope: Scope, held: Held, entries: tuple[Dim, ...], depth: int, marks: tuple[Dim, ...] = ()
+) -> set[str]:
     """Variables from a depth on that run more than once and do not follow from index entries of `held`.
 
-    First which variables follow from the address, spans taken as a whole; then which loops follow from those, spans
-    written as their first element and a local number.
+    First which variables follow from the address (and from `marks`, which are equal where addresses are), spans taken
+    as a whole; then which loops follow from those, spans written as their first element and a local number.
     """
     inner = scope.loops[depth:]
-    known = _address(held, entries)
+    known = [*_address(held, entries), *marks]
     ranges = {**scope.ranges, **{each.var: (0, reach_of(each, scope)) for each in inner}}
     whole = determined(known, {each.var for each in inner}, ranges)
     env, local, _ = spread(scope, depth)
-    apart = [substitute(e, env) for e in entries]
-    known = [*_address(held, tuple(apart)), *(env[name] for name in whole)]
+    apart = tuple(substitute(e, env) for e in entries)
+    told = (substitute(e, env) for e in marks)
+    known = [*_address(held, apart), *told, *(env[name] for name in whole)]
     found = determined(known, {f"{each.var}'" for each in inner}, local)
     # A loop that cannot run twice, whatever its dimensions, has no iterations to tell apart.
     several = {each.var for each in inner if not _runs_once(each, scope)}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim, Range, ceildiv, substitute, symbol
+from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.formula_text import Types
 from unistack_aot.mcir.layout import PLAIN, Layout
 from unistack_aot.mcir.nodes import Access, Kernel, Role, Space, Stmt
@@ -58,6 +59,7 @@ class Scope:
     loops: tuple[Around, ...] = ()
     heads: tuple[Stmt, ...] = ()
     guarded: bool = False
+    conditions: tuple[Scalar, ...] = ()
     siblings: tuple[Stmt, ...] = field(default=())
 
     def inside(self, *around: Around, names: Mapping[str, DType] | None = None) -> Scope:
@@ -76,9 +78,9 @@ class Scope:
         """The scope after a tile's declaration."""
         return replace(self, buffers={**self.buffers, name: held})
 
-    def guard(self) -> Scope:
-        """The scope of a conditional block."""
-        return replace(self, guarded=True)
+    def guard(self, *holding: Scalar) -> Scope:
+        """The scope of a conditional block, and conditions that hold there."""
+        return replace(self, guarded=True, conditions=(*self.conditions, *holding))
 
     def types(self) -> Types:
         """What text needs to know."""

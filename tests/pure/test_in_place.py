@@ -21,7 +21,7 @@ from unistack_aot.mcir.verify import verify_kernel
 from unistack_aot.mcir.verify_program import verify_program
 from unistack_aot.schedule.in_place import UPDATE, updated
 from unistack_aot.schedule.memory_reuse import reuse_memory
-from unistack_aot.schedule.separation import stages
+from unistack_aot.schedule.separation import SEPARATE
 
 HEAD = "kernel k(x: f32[N, 8] far, w: f32[8, 8] far) -> y: f32[N, 8] far{} {{\n{}\n}}"
 TILE = (
@@ -230,6 +230,6 @@ def test_reading_what_was_overwritten_is_refused() -> None:
 
 def test_a_second_nest_updates_what_the_first_one_wrote() -> None:
     nests = "for i in N { y[i, 0] = x[i, 1] }\nfor i in N { y[i, 1] = w[0, 0] }"
-    first, second = stages(kernel_of("", nests))
+    first, second = SEPARATE.sure(kernel_of("", nests))
     assert [p.access for p in first.outputs] == [Access.OUT]
     assert [p.access for p in second.outputs] == [Access.INOUT]

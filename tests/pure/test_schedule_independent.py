@@ -18,9 +18,10 @@ from unistack_aot.ops.op import TensorOp
 from unistack_aot.ops.recurrent import Gru, Lstm
 from unistack_aot.ops.samples import parse_type
 from unistack_aot.ops.scatter import ScatterElements, ScatterNd
-from unistack_aot.schedule.independent import independent_outside
+from unistack_aot.schedule.independent import MOVE_OUTSIDE
+from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.recurrences import step_weights
-from unistack_aot.schedule.separation import stages
+from unistack_aot.schedule.separation import SEPARATE
 
 CASES: list[tuple[TensorOp, tuple[str, ...], int]] = [
     (Lstm(), ("f32[5, 3, 16]", "f32[16, 4]", "f32[3, 4]", "f32[3, 4]"), 3),
@@ -42,11 +43,16 @@ def lowered(op: TensorOp, types: tuple[str, ...]) -> Kernel:
     return op.lower(args, outs)
 
 
+def stages(kernel: Kernel) -> tuple[Kernel, ...]:
+    """Its nests, with what is independent outside."""
+    nests = or_same(SEPARATE(kernel), (kernel,))
+    return tuple(or_same(MOVE_OUTSIDE(nest), nest) for nest in nests)
+
+
 def values(kernel: Kernel, arrays: dict[str, Any]) -> dict[str, Any]:
-    """What the stages of a kernel compute, one after another."""
+    """What the nests of a kernel compute, one after another."""
     memory = dict(arrays)
     for part in stages(kernel):
-        part = independent_outside(part)
         params = tuple(
             replace(p, access=Access.INOUT) if p.access is Access.OUT and p.name in memory else p
             for p in part.params
@@ -62,7 +68,7 @@ def test_values_stay_and_iterations_spread(
     op: TensorOp, types: tuple[str, ...], outside: int
 ) -> None:
     kernel = lowered(op, types)
-    last = independent_outside(stages(kernel)[-1])
+    last = stages(kernel)[-1]
     points = 1
     body = last.body
     while isinstance(body[0], Loop) and body[0].role is Role.MAP:
@@ -95,7 +101,8 @@ def test_iterations_that_meet_stay_inside(access: str, outside: str) -> None:
     text = f"""kernel k(x: f32[4, 8] far) -> h: f32[9, 4, 8] far {{
       for t in 8 role=seq {{ for r in 4 {{ for u in 8 {{ h[t + 1, r, u] = add(x[r, u], {access}) }} }} }}
     }}"""
-    (loop,) = independent_outside(parse_kernel(text)).body
+    kernel = parse_kernel(text)
+    (loop,) = or_same(MOVE_OUTSIDE(kernel), kernel).body
     assert isinstance(loop, Loop)
     assert loop.var == outside
     assert (loop.role is Role.MAP) == (outside != "t")

@@ -78,10 +78,7 @@ def hoisted(kernel: Kernel, site: Site, ranges: Ranges) -> Site:
 def runs_inside(kernel: Kernel, site: Site, constant: Collection[str], ranges: Ranges) -> Site:
     """The site with the depth axis that is contiguous in one operand innermost, if the other is a constant.
 
-    before:
-        fold sum over c in C, i in 3, j in 3 of x[n, h + i, w + j, c] * k[o, c, i, j]
-    after:
-        fold sum over i in 3, j in 3, c in C of x[n, h + i, w + j, c] * k[o, c, i, j]
+    A sum over c, i, j of x[n, h + i, w + j, c] * k[o, c, i, j] runs over i, j, c then: k can be laid out as it likes.
     """
     for factor, other in ((site.a, site.b), (site.b, site.a)):
         if other.load.buffer not in constant or factor.load.buffer in constant:

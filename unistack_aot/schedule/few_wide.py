@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import prod
 
-from unistack_aot.base.symbolic import Dim, Ranges, bounds, symbol
+from unistack_aot.base.symbolic import Dim, Ranges, bounds
 from unistack_aot.base.verdict import No
-from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.nodes import (
     Attend,
@@ -26,15 +25,11 @@ from unistack_aot.mcir.nodes import (
     When,
 )
 from unistack_aot.mcir.transform import (
-    all_loads,
-    around,
-    bound_vars,
     perfect_nest,
-    rename_bound,
-    substitute_vars,
-    walk,
 )
+from unistack_aot.schedule.block_cuts import CUT_BLOCKS, blocked_loop
 from unistack_aot.schedule.clipping import CLIP
+from unistack_aot.schedule.lanes_inside import LANES_INSIDE
 from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.unswitch import UNSWITCH
@@ -59,34 +54,8 @@ class WideWorkers:
 
 def assign_roles(kernel: Kernel, ranges: Ranges, numbers: WideWorkers) -> Kernel:
     """Decide every MAP loop and fold of a kernel: outermost loops to GRID, innermost to VECTOR, the rest SEQ."""
-    parts = (part for stmt in kernel.body for part in whole_blocks(kernel, stmt))
+    parts = (part for stmt in kernel.body for part in or_same(CUT_BLOCKS(kernel, stmt), (stmt,)))
     return kernel.with_body(tuple(_nest(kernel, part, ranges, numbers) for part in parts))
-
-
-def whole_blocks(kernel: Kernel, stmt: Stmt) -> tuple[Stmt, ...]:
-    """Cut a nest over a blocked axis whose last block is not full, so that vectors have a constant length.
-
-    before:
-        for c in 24 role=map { y[c] = x[c] }                                    # y in blocks of 16
-    after:
-        for c in 16 role=map { y[c] = x[c] }  for d in 8 role=map { y[d + 16] = x[d + 16] }
-    """
-    loops, body = perfect_nest((stmt,))
-    if not loops or any(each.role is not Role.MAP for each in loops):
-        return (stmt,)
-    found = _blocked_loop(kernel, loops, body)
-    cut = next((each for each in loops if found is not None and each.var == found[0]), None)
-    if found is None or cut is None or not isinstance(cut.extent, int):
-        return (stmt,)
-    rest = cut.extent % found[1]
-    if rest == 0 or cut.extent < found[1]:
-        return (stmt,)
-    whole = tuple(replace(e, extent=cut.extent - rest) if e is cut else e for e in loops)
-    part = tuple(replace(e, extent=rest) if e is cut else e for e in loops)
-    moved = substitute_vars(body, {cut.var: symbol(cut.var) + (cut.extent - rest)})
-    tail = around(part, moved)
-    names = {name: f"{name}_rest" for name in bound_vars(tail)}
-    return (*around(whole, body), *rename_bound(tail, names))
 
 
 def _nest(kernel: Kernel, stmt: Stmt, ranges: Ranges, numbers: WideWorkers) -> Stmt:
@@ -173,7 +142,7 @@ def _sums_in_blocks(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
     """Inside a task: independent sums over an operand in blocks become loops over lanes, as those around tasks do."""
     loops, body = perfect_nest((loop,))
     sums = any(isinstance(stmt, Fold) for stmt in body)
-    if not sums or _blocked_loop(kernel, loops, body) is None:
+    if not sums or blocked_loop(kernel, loops, body) is None:
         return loop
     return lanes_innermost(kernel, loop, ranges)
 
@@ -243,22 +212,14 @@ def lanes_innermost(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:
     if chosen is None:
         return loop
     var, size = chosen
-    place = next(k for k, each in enumerate(loops) if each.var == var)
-    picked = loops[place]
-    size = min(size, picked.extent) if isinstance(picked.extent, int) else size
-    cut = SPLIT.sure(replace(picked, body=body), size, Role.MAP, Role.MAP)
-    inner = cut.body[0]
-    outer = (*loops[:place], replace(cut, body=()), *loops[place + 1 :])
-    moved = around(outer, (inner,))[0]
-    assert isinstance(moved, Loop)
-    return moved
+    return LANES_INSIDE.sure(loop, var, size)
 
 
 def _lane_loop(
     kernel: Kernel, loops: tuple[Loop, ...], body: tuple[Stmt, ...], ranges: Ranges
 ) -> tuple[str, int] | None:
     """Which loop becomes the vector loop, and how many iterations at once; None to leave the nest alone."""
-    blocked = _blocked_loop(kernel, loops, body)
+    blocked = blocked_loop(kernel, loops, body)
     if blocked is not None:
         return blocked
     if not any(isinstance(stmt, Fold) for stmt in body) or not loops:
@@ -281,29 +242,6 @@ def _strided(kernel: Kernel, fold: Fold, ranges: Ranges) -> bool:
         inside[axis.var] = (0, axis.extent - 1 if isinstance(axis.extent, int) else None)
     found = accesses(kernel, (replace(fold, axes=()),), inside)
     return any(a.stride(fold.axes[-1].var) not in (0, 1) for a in found)
-
-
-def _blocked_loop(
-    kernel: Kernel, loops: tuple[Loop, ...], body: tuple[Stmt, ...]
-) -> tuple[str, int] | None:
-    """The loop that indexes the blocked axis of a result, or else of an operand."""
-    names = {each.var for each in loops}
-    stores = [(s.buffer, s.index) for s in walk(body) if isinstance(s, Store)]
-    reads = [(load.buffer, load.index) for load in all_loads(body)]
-    layouts = {p.name: p.layout for p in kernel.params}
-    for buffer, index in (*stores, *reads):
-        layout = layouts.get(buffer)
-        if layout is None or layout.block is None:
-            continue
-        axis, size = layout.block
-        entry = index[axis]
-        if isinstance(entry, int | Scalar):
-            continue
-        for var in names & entry.symbols:
-            first = entry - symbol(var)
-            if isinstance(first, int) and first % size == 0:
-                return var, size
-    return None
 
 
 def _deep(loop: Loop) -> bool:

@@ -1,4 +1,4 @@
-"""Ordered loops whose inner iterations never meet: what is independent moves outside, where it can be spread.
+"""Schedule operator: what is independent inside ordered loops moves outside, where it can be spread.
 
 Not here: who takes which iteration (many_narrow.py).
 """
@@ -9,34 +9,57 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from unistack_aot.base.symbolic import Dim, symbol, symbols
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import IndexEntry, Scalar
 from unistack_aot.mcir.nodes import Kernel, Loop, Role, Stmt, Store
 from unistack_aot.mcir.transform import all_loads, substitute_vars, walk
+from unistack_aot.schedule.operator import Kernels, Operator
 
 
-def independent_outside(kernel: Kernel) -> Kernel:
+def can_move_outside(kernel: Kernel) -> Yes | No:
+    """Whether the kernel is an ordered nest with iterations that never meet inside."""
+    found = _outside(kernel)
+    return found if isinstance(found, No) else YES
+
+
+def moved_outside(kernel: Kernel) -> Kernel:
     """The loops of an ordered nest that touch parts of their own of everything written, outermost and independent.
 
     before:
-        for t in 9 role=seq { for r in 4 role=map { for u in 8 role=map { h[t, r, u] = f(h[t - 1, r, 7 - u]) } } }
+        kernel scan(x: f32[9, 4, 8] far) -> y: f32[9, 4, 8] far {
+              for t in 9 role=seq {
+                for r in 4, u in 8 {
+                  y[t, r, u] = x[t, r, u] + where([t] == 0, 0.0, y[t - 1, r, -u + 7])
+                }
+              }
+            }
     after:
-        for r in 4 role=map { for t in 9 role=seq { for u in 8 role=map { h[t, r, u] = f(h[t - 1, r, 7 - u]) } } }
+        kernel k0(x: f32[9, 4, 8] far) -> y: f32[9, 4, 8] far {
+          for r in 4, t in 9 role=seq, u in 8 {
+            y[t, r, u] = x[t, r, u] + where(t == 0, 0.0, y[t - 1, r, -u + 7])
+          }
+        }
     """
+    found = _outside(kernel)
+    assert not isinstance(found, No)
+    return kernel.with_body(found)
+
+
+def _outside(kernel: Kernel) -> tuple[Stmt, ...] | No:
     if len(kernel.body) != 1 or not isinstance(kernel.body[0], Loop):
-        return kernel
+        return No("it is not one nest")
     outer = kernel.body[0]
     if outer.role is not Role.SEQ:
-        return kernel
-    chain, parts = _chain(outer)
+        return No("its outermost loop is not ordered")
+    chain, body = _chain(outer)
     moved = [loop for loop in chain if _own(loop.var, kernel.body) and _free(loop, chain)]
-    body = parts
+    if not moved:
+        return _parts_outside(outer)
     for loop in reversed([loop for loop in chain if loop not in moved]):
         body = (replace(loop, body=body),)
-    if not moved:
-        return kernel.with_body(_parts_outside(outer))
     for loop in reversed(moved):
         body = (Loop(loop.var, loop.extent, body),)
-    return kernel.with_body(body)
+    return body
 
 
 def _chain(outer: Loop) -> tuple[list[Loop], tuple[Stmt, ...]]:
@@ -73,14 +96,14 @@ def _is(entry: IndexEntry, var: str) -> bool:
     return not isinstance(entry, Scalar) and entry == symbol(var)
 
 
-def _parts_outside(outer: Loop) -> tuple[Stmt, ...]:
+def _parts_outside(outer: Loop) -> tuple[Stmt, ...] | No:
     """One ordered loop over several independent nests, if the first axis of all of them may move outside."""
     parts = [part for part in outer.body if isinstance(part, Loop) and part.role is Role.MAP]
     if len(parts) < 2 or len(parts) < len(outer.body):
-        return (outer,)
+        return No("no loop inside has places of its own")
     first: Dim = parts[0].extent
     if any(part.extent != first for part in parts) or symbols(first) & {outer.var}:
-        return (outer,)
+        return No("the nests inside have different extents")
     var = parts[0].var
     inner = tuple(
         stmt
@@ -90,5 +113,13 @@ def _parts_outside(outer: Loop) -> tuple[Stmt, ...]:
         )
     )
     if not _own(var, inner):
-        return (outer,)
+        return No("no loop inside has places of its own")
     return (Loop(var, first, (replace(outer, body=inner),)),)
+
+
+def _example(kernels: Kernels) -> Kernels | No:
+    found = MOVE_OUTSIDE(kernels[0])
+    return found if isinstance(found, No) else (found,)
+
+
+MOVE_OUTSIDE = Operator("move-outside", can_move_outside, moved_outside, _example)

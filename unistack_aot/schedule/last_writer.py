@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from unistack_aot.base.dtypes import i64
 from unistack_aot.base.symbolic import Dim, symbol, symbols
-from unistack_aot.base.verdict import No
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.formula import equal
 from unistack_aot.ir.scalar import Load, Scalar, index_value, literal
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Role, Stmt, Store, When
 from unistack_aot.mcir.transform import all_loads, walk
+from unistack_aot.schedule.operator import Operator
 
 FEWEST = 256  # updates below this are done in order sooner than in three launches
 
@@ -46,17 +47,45 @@ def find_updates(kernel: Kernel) -> tuple[list[Loop], Store] | No:
     return (chain, store) if count >= FEWEST else No(f"{count} updates")
 
 
-def last_writers(
-    kernel: Kernel, chain: list[Loop], store: Store, workspace: str
-) -> tuple[Kernel, ...]:
-    """Three kernels without order that leave what the ordered one leaves.
+def can_mark(kernel: Kernel, workspace: str) -> Yes | No:
+    """Whether the kernel is ordered loops around one overwriting store, with updates worth three launches."""
+    found = find_updates(kernel)
+    return found if isinstance(found, No) else YES
+
+
+def marked(kernel: Kernel, workspace: str) -> tuple[Kernel, Kernel, Kernel]:
+    """Three kernels without order that leave what ordered overwriting updates leave: the last of each place writes.
 
     before:
-        for i in N role=seq { y[index[i]] = x[i] }
+        kernel scatter(places: i64[300] far, x: f32[300] far) -> inout y: f32[8] far {
+          for i in 300 role=seq {
+            y[at places[i]] = x[i]
+          }
+        }
     after:
-        for j in M { last[j] = -1 }   then   for i in N { last[index[i]] max= i }
-        then   for i in N { if (last[index[i]] == i) { y[index[i]] = x[i] } }
+        kernel k0() -> last: i64[8] far {
+          for place0 in 8 {
+            last[place0] = -1
+          }
+        }
+
+        kernel k1(places: i64[300] far) -> inout last: i64[8] far {
+          for i in 300 {
+            last[at places[i]] max= i
+          }
+        }
+
+        kernel k2(places: i64[300] far, x: f32[300] far, last: i64[8] far) -> inout y: f32[8] far {
+          for i in 300 {
+            when last[at places[i]] == i {
+              y[at places[i]] = x[i]
+            }
+          }
+        }
     """
+    found = find_updates(kernel)
+    assert not isinstance(found, No)
+    chain, store = found
     shape = kernel.param(store.buffer).shape
     number: Dim = 0
     for loop in chain:
@@ -97,3 +126,8 @@ def _with_store(body: tuple[Stmt, ...], instead: Stmt) -> tuple[Stmt, ...]:
     if isinstance(stmt, When):
         return (replace(stmt, body=_with_store(stmt.body, instead)),)
     return (instead,)
+
+
+LAST_WRITER = Operator(
+    "last-writer", can_mark, marked, lambda kernels: LAST_WRITER(kernels[0], "last")
+)

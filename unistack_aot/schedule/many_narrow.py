@@ -14,7 +14,7 @@ from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Loop, Role, Stmt, Store
 from unistack_aot.mcir.transform import all_loads, substitute_vars, walk
 from unistack_aot.schedule.contraction import product
 from unistack_aot.schedule.decision import Decision
-from unistack_aot.schedule.independent import independent_outside
+from unistack_aot.schedule.independent import MOVE_OUTSIDE
 from unistack_aot.schedule.loops import FUSE
 from unistack_aot.schedule.nests import (
     Nest,
@@ -26,6 +26,7 @@ from unistack_aot.schedule.nests import (
     number,
     span_of,
 )
+from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.row_workers import SHORT_ROW, Row, sequential, with_barriers
 from unistack_aot.schedule.vectorising import VECTORISE
 from unistack_aot.schedule.vectors import is_straight, stride_in, width_of
@@ -49,7 +50,7 @@ def assign_roles(
     """Decide every loop and fold of a one-stage kernel, and why so."""
     vector = min(machine.vector_bytes, most.vector_bytes)
     kernel = kernel.with_body(tuple(_unordered(stmt) for stmt in kernel.body))
-    kernel = independent_outside(kernel)
+    kernel = or_same(MOVE_OUTSIDE(kernel), kernel)
     nest = nest_of(kernel.body)
     if not any(isinstance(stmt, Loop | Fold) for stmt in walk(nest.body)):
         return _mapped(kernel, nest, ranges, vector)

@@ -19,10 +19,8 @@ UNITS = (64, 32, 16)
 def step_weights(kernel: Kernel) -> dict[str, Layout]:
     """Layouts of the matrices that sums inside an ordered loop read row by row: in blocks of rows.
 
-    before:
-        for t in 9 role=seq { for h in 64 { s = fold sum over k in 64 of w[h, k] * y[t - 1, k] ... } }   # w[64, 64]
-    after:
-        the same, w in blocks of 64 rows: w[h, k] of 64 neighbouring h lie beside each other
+    In `s = fold sum over k in 64 of w[h, k] * y[t - 1, k]`, step by step for 64 units h, the elements w[h, k] of 64
+    neighbouring units lie beside each other then.
     """
     found: dict[str, Layout] = {}
     for ordered in kernel.body:

@@ -1,4 +1,4 @@
-"""Kernels of several nests as several kernels: there is no barrier across a whole grid.
+"""Schedule operator: several nests become several kernels, as there is no barrier across a whole grid.
 
 Not here: loops that are one nest (many_narrow.py).
 """
@@ -7,20 +7,43 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Stmt, Store
 from unistack_aot.mcir.transform import all_loads, walk
+from unistack_aot.schedule.operator import Operator
 
 
-def stages(kernel: Kernel) -> tuple[Kernel, ...]:
-    """A kernel as a sequence of kernels, one per independent nest: there is no barrier across a whole grid.
+def can_separate(kernel: Kernel) -> Yes | No:
+    """Whether the kernel is several nests of loops."""
+    several = len(kernel.body) > 1 and all(isinstance(stmt, Loop) for stmt in kernel.body)
+    return YES if several else No("it is one nest")
+
+
+def separated(kernel: Kernel) -> tuple[Kernel, ...]:
+    """A kernel for each of several nests, one after the other.
 
     before:
-        for i in 4 role=map { y[i] = x[i] } for j in 2 role=map { y[j + 4] = z[j] }
+        kernel join(x: f32[4] far, z: f32[2] far) -> y: f32[6] far {
+              for i in 4 {
+                y[i] = x[i]
+              }
+              for j in 2 {
+                y[j + 4] = z[j]
+              }
+            }
     after:
-        for i in 4 role=map { y[i] = x[i] }   and then   for j in 2 role=map { y[j + 4] = z[j] }
+        kernel k0(x: f32[4] far) -> y: f32[6] far {
+          for i in 4 {
+            y[i] = x[i]
+          }
+        }
+
+        kernel k1(z: f32[2] far) -> inout y: f32[6] far {
+          for j in 2 {
+            y[j + 4] = z[j]
+          }
+        }
     """
-    if len(kernel.body) < 2 or not all(isinstance(stmt, Loop) for stmt in kernel.body):
-        return (kernel,)
     nests = [(stmt,) for stmt in kernel.body]
     return tuple(_part(kernel, nest, _written(kernel.body[:k])) for k, nest in enumerate(nests))
 
@@ -42,3 +65,6 @@ def _part(kernel: Kernel, body: tuple[Stmt, ...], before: set[str]) -> Kernel:
 
 def _written(body: tuple[Stmt, ...]) -> set[str]:
     return {stmt.buffer for stmt in walk(body) if isinstance(stmt, Store)}
+
+
+SEPARATE = Operator("separate", can_separate, separated, lambda kernels: SEPARATE(kernels[0]))

@@ -39,7 +39,8 @@ from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.laying_out import LAY_OUT
 from unistack_aot.schedule.layouts import halo_of, is_window
-from unistack_aot.schedule.narrow_floats import widened
+from unistack_aot.schedule.narrow_floats import WIDEN
+from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.panel_blocks import (
     choose_blocks,
     described,
@@ -100,7 +101,8 @@ class Legalizer:
     def launch(self, launch: Launch) -> list[Launch]:
         """The launch with roles, preceded by the packing it needs."""
         launch = without_covered_guards(launch, self.ranges)
-        kernel = widened(opened(launch))
+        kernel = opened(launch)
+        kernel = or_same(WIDEN(kernel), kernel)
         site = find_site(kernel)
         packing: list[Launch] = []
         heads = find_attention(kernel)

@@ -9,7 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from unistack_aot.aicf.op import ArrayData
-from unistack_aot.base.dtypes import DType, i64
+from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Ranges
 from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
@@ -29,12 +29,13 @@ from unistack_aot.schedule.block_tiles import (
 )
 from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
-from unistack_aot.schedule.independent import independent_outside
-from unistack_aot.schedule.last_writer import find_updates, last_writers
+from unistack_aot.schedule.independent import MOVE_OUTSIDE
+from unistack_aot.schedule.last_writer import LAST_WRITER
 from unistack_aot.schedule.many_narrow import assign_roles
-from unistack_aot.schedule.narrow_floats import widened
+from unistack_aot.schedule.narrow_floats import WIDEN
 from unistack_aot.schedule.narrow_storage import narrow_storage
-from unistack_aot.schedule.separation import stages
+from unistack_aot.schedule.operator import or_same
+from unistack_aot.schedule.separation import SEPARATE
 from unistack_aot.schedule.split_depth import SPLIT_REDUCE, workspace_shape
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction
@@ -77,20 +78,22 @@ class Legalizer:
 
     def launch(self, launch: Launch) -> list[Launch]:
         """The launches that one launch becomes."""
-        parts = [each for part in stages(opened(launch)) for each in self.unordered(part)]
+        kernel = opened(launch)
+        nests = or_same(SEPARATE(kernel), (kernel,))
+        parts = [each for nest in nests for each in self.unordered(nest)]
         return [each for part in parts for each in self.decide(part, launch)]
 
     def unordered(self, kernel: Kernel) -> tuple[Kernel, ...]:
         """Ordered overwriting updates as kernels without order; any other kernel as it is."""
-        found = find_updates(independent_outside(kernel))
+        name = f"w{len(self.buffers)}"
+        found = LAST_WRITER(or_same(MOVE_OUTSIDE(kernel), kernel), name)
         if isinstance(found, No):
             return (kernel,)
-        chain, store = found
-        name = f"w{len(self.buffers)}"
-        self.buffers[name] = Buffer(name, i64, kernel.param(store.buffer).shape)
+        held, result = found[0].outputs[0], found[-1].outputs[0]
+        self.buffers[name] = Buffer(name, held.dtype, held.shape)
         because = "the last of the updates of a place writes it; all run side by side"
-        self.decisions.append(Decision("updates", store.buffer, "last writer", because))
-        return last_writers(kernel, chain, store, name)
+        self.decisions.append(Decision("updates", result.name, "last writer", because))
+        return found
 
     def decide(self, kernel: Kernel, launch: Launch) -> list[Launch]:
         """The launches of one nest, realised by a tile instruction or with roles for its loops."""
@@ -119,7 +122,7 @@ class Legalizer:
         way = loop_way(self.avoid, launch.origins)
         known = (launch.kernel, way)
         if known not in self.decided:
-            kernel = widened(launch.kernel)
+            kernel = or_same(WIDEN(launch.kernel), launch.kernel)
             found = TURN(kernel, self.ranges)
             if isinstance(found, No) or way is not LOOPS[0]:
                 found, decision = assign_roles(kernel, self.ranges, self.machine, way.most)
@@ -164,7 +167,8 @@ class Legalizer:
         tile, parts, decision = chosen
         self.decisions.append(decision)
         self.instead(kernel, decision.chosen, tiles, ways)
-        tail = widened(kernel.with_body(site.tail)).body
+        tail = kernel.with_body(site.tail)
+        tail = or_same(WIDEN(tail), tail).body
         kernel, site = self.packed(kernel, replace(site, tail=tail), tile)
         staged = block_tiled(kernel, site, tile, self.machine, self.ranges)
         if parts == 1:

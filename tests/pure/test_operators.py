@@ -17,20 +17,15 @@ import pytest
 
 from unistack_aot import schedule
 from unistack_aot.base.dtypes import DType
-from unistack_aot.base.errors import IRError
 from unistack_aot.base.verdict import No
-from unistack_aot.mcir.nodes import Access, Kernel, Loop, Role
+from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.mcir.program import Buffer, Program
 from unistack_aot.mcir.run import Memory, Runner
 from unistack_aot.mcir.text import print_kernel
 from unistack_aot.mcir.verify import verify_kernel
-from unistack_aot.schedule.epilogues import EPILOGUE
-from unistack_aot.schedule.inlining import INLINE
-from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.operator import Operator, launch_of
 from unistack_aot.schedule.operators import OPERATORS
-from unistack_aot.schedule.row_joins import JOIN_ROWS
 
 PRODUCT = Path(schedule.__file__).resolve().parents[1]
 PAGE = PRODUCT.parent / "docs" / "mcir.md"
@@ -155,38 +150,3 @@ def test_schedulers_use_every_operator() -> None:
             and path != Path(home.__file__ or "")
         ]
         assert used, f"no scheduler applies {operator.name}"
-
-
-def test_loop_operators_refuse_with_a_reason() -> None:
-    def loop(text: str) -> tuple[Kernel, Loop]:
-        kernel = parse_kernel(f"kernel k(x: f32[9, 9] far) -> y: f32[9, 9] far {{ {text} }}")
-        (found,) = kernel.body
-        assert isinstance(found, Loop)
-        return kernel, found
-
-    kernel, decided = loop("for i in 9 role=grid { y[i, 0] = 0.0 }")
-    roles = (Role.GRID, Role.VECTOR)
-    assert str(SPLIT(decided, 4, *roles)) == "its role or step is decided already"
-    assert (
-        str(SPLIT(loop("for i in 9 { y[i, 0] = 0.0 }")[1], 0, *roles)) == "chunks of 0 iterations"
-    )
-    assert str(FUSE(kernel, decided, {})) == "loop i holds more than one loop"
-    assert str(BIND(decided, Role.VECTOR)) == "it has the role grid already"
-    with pytest.raises(IRError, match="bind: it has the role grid already"):
-        BIND.sure(decided, Role.VECTOR)
-    kernel, ragged = loop("for i in 9, j in i + 1 { y[i, j] = 0.0 }")
-    assert str(FUSE(kernel, ragged, {})) == "the extent of j depends on i"
-    kernel, turned = loop("for i in 9, j in 9 { y[i, j] = x[j, i] }")
-    assert str(FUSE(kernel, turned, {})) == "x is not linear in the joint loop"
-    assert SPLIT(turned, 4, *roles)
-
-
-def test_fusions_refuse_with_a_reason() -> None:
-    fold = "for i in 9 { s = fold sum over j in 9 of x[i, j] t[i] = s }"
-    first = parse_kernel(f"kernel k(x: f32[9, 9] far) -> t: f32[9] far {{ {fold} }}")
-    head = "kernel k(t: f32[9] far) -> y: f32[9] far"
-    moved = parse_kernel(f"{head} {{ for i in 9 {{ y[i] = t[8 - i] + t[i] }} }}")
-    launches = (launch_of(first), launch_of(moved))
-    assert str(INLINE(*launches, "t")) == "the producer is not a map"
-    assert str(EPILOGUE(*launches, "t")) == "the reader reads several elements"
-    assert str(JOIN_ROWS(*launches, frozenset())) == "the reader uses other rows' results"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from unistack_aot.base.symbolic import Dim, symbols
+from unistack_aot.base.symbolic import Dim, symbol, symbols
 from unistack_aot.base.verdict import No
 from unistack_aot.ir.scalar import Call, Cast, Lit, Load, Name, Scalar, index_symbols
 from unistack_aot.mcir.nodes import Axis, Fold, Kernel, Let, Role, Stmt, Store
@@ -121,6 +121,14 @@ def _is_zero(value: Scalar) -> bool:
     while isinstance(value, Cast):
         value = value.value
     return isinstance(value, Lit) and value.value == 0
+
+
+def joint(axes: tuple[Axis, ...]) -> Dim:
+    """The row-major number of a point of a joint iteration space."""
+    result: Dim = 0
+    for axis in axes:
+        result = result * axis.extent + symbol(axis.var)
+    return result
 
 
 def product(axes: tuple[Axis, ...]) -> Dim:

@@ -1,6 +1,6 @@
 """Loop roles for machines of few wide workers (cores with vector units): grid over cores, vectors innermost.
 
-Not here: tiles of contractions (contract.py), fusion of kernels (fusion.py).
+Not here: tiles of contractions (panel_tiles.py), fusion of kernels (fusion.py).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Activation layouts for convolution chains: channel blocks kept from layer to layer, and zero halos instead of bounds.
 
 A buffer may change its layout if only launches touch it; otherwise its readers get a copy in the layout they want.
-Not here: a kernel over such layouts (laying_out.py), the contraction over them (panels.py).
+Not here: a kernel over such layouts (laying_out.py), the contraction over them (panel_tiles.py).
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from unistack_aot.ir.scalar import (
 from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Access, Axis, Fold, Kernel, Loop, Param, Stmt, Store
 from unistack_aot.mcir.transform import all_loads, around, perfect_nest
-from unistack_aot.schedule.contraction import Factor, Site, find_site, product
+from unistack_aot.schedule.contraction import Factor, Site, find_site, joint, product
 from unistack_aot.schedule.merging import outputs_last
 from unistack_aot.schedule.operator import Kernels, Operator
 from unistack_aot.schedule.panels import (
@@ -174,8 +174,8 @@ def _over_panels(site: Site, depth: Depth, layout: Layout, held: Param) -> Site:
     apart = split_depth(site, layout)
     index = tuple(e if isinstance(e, Scalar) else substitute(e, apart) for e in site.a.load.index)
     batch = tuple(symbol(axis.var) for axis in _packed_batch(site))
-    column = _joint(site.cols)
-    panel = (*batch, column // PANEL, _joint(depth.axes), column % PANEL)
+    column = joint(site.cols)
+    panel = (*batch, column // PANEL, joint(depth.axes), column % PANEL)
     a = Factor(Load(site.a.load.buffer, index, site.a.load.dtype), None)
     return replace(site, a=a, b=Factor(Load(held.name, panel, f32), None), depth=depth.axes)
 
@@ -196,19 +196,12 @@ def _packing(site: Site, depth: Depth, layout: Layout, held: Param) -> tuple[Stm
     value = cast(f32, value)
     for guard in reversed(guards):
         value = where(guard, value, literal(0, f32))
-    index = (*(symbol(a.var) for a in batch), panel, _joint(depth.axes), lane)
+    index = (*(symbol(a.var) for a in batch), panel, joint(depth.axes), lane)
     loops = (*batch, Axis("panel", held.shape[-3]), *depth.axes, Axis("lane", PANEL))
     body: tuple[Stmt, ...] = (Store(held.name, index, value),)
     for axis in reversed(loops):
         body = (Loop(axis.var, axis.extent, body),)
     return body
-
-
-def _joint(axes: tuple[Axis, ...]) -> Dim:
-    result: Dim = 0
-    for axis in axes:
-        result = result * axis.extent + symbol(axis.var)
-    return result
 
 
 def _still_read(buffer: str, site: Site) -> bool:

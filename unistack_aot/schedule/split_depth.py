@@ -23,7 +23,7 @@ from unistack_aot.mcir.nodes import (
     Stream,
 )
 from unistack_aot.mcir.transform import all_loads, substitute_vars
-from unistack_aot.schedule.contraction import Site, find_site, product
+from unistack_aot.schedule.contraction import Site, find_site, joint, product
 from unistack_aot.schedule.nests import decoded
 from unistack_aot.schedule.operator import Kernels, Operator
 from unistack_aot.schedule.staging import STAGE
@@ -141,14 +141,7 @@ def _finishing(kernel: Kernel, site: Site, workspace: str, parts: int) -> Kernel
 
 def _index(site: Site) -> tuple[Dim, ...]:
     batch = tuple(symbol(axis.var) for axis in site.batch)
-    return (*batch, PART, _joint(site.rows), _joint(site.cols))
-
-
-def _joint(axes: tuple[Axis, ...]) -> Dim:
-    result: Dim = 0
-    for axis in axes:
-        result = result * axis.extent + symbol(axis.var)
-    return result
+    return (*batch, PART, joint(site.rows), joint(site.cols))
 
 
 def _example(kernels: Kernels) -> Kernels | No:

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unistack_aot.base.dtypes import DType
-from unistack_aot.base.symbolic import Dim, Ranges, divisible, linear_split, simplify, symbol
+from unistack_aot.base.symbolic import Ranges, divisible, linear_split, simplify, symbol
 from unistack_aot.ir.scalar import Load, Scalar
 from unistack_aot.mcir.elements import index_array
 from unistack_aot.mcir.nodes import Axis, Kernel, Param
-from unistack_aot.schedule.contraction import Factor, Site
+from unistack_aot.schedule.contraction import Factor, Site, joint
 from unistack_aot.schedule.operands import joint_index, site_ranges
 
 Array = NDArray[Any]
@@ -77,7 +77,7 @@ def repacked(
     site: Site, factor: Factor, outer: tuple[Axis, ...], inner: bool, element: DType, name: str
 ) -> Factor:
     """The operand read from its packed form."""
-    pair = (_joint(outer), _joint(site.depth))
+    pair = (joint(outer), joint(site.depth))
     index = (
         *(symbol(axis.var) for axis in _batch(site, factor)),
         *(pair if inner else reversed(pair)),
@@ -92,10 +92,3 @@ def packed_param(name: str, array: Array, element: DType) -> Param:
 
 def _batch(site: Site, factor: Factor) -> tuple[Axis, ...]:
     return tuple(axis for axis in site.batch if axis.var in factor.names)
-
-
-def _joint(axes: tuple[Axis, ...]) -> Dim:
-    result: Dim = 0
-    for axis in axes:
-        result = result * axis.extent + symbol(axis.var)
-    return result

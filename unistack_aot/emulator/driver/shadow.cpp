@@ -6,19 +6,6 @@
 
 namespace ua::emu {
 
-namespace {
-
-struct Now {
-    uint32_t thread, phase, meeting;
-};
-
-Now now(const Worker& worker) {
-    const Fibre* fibre = worker.current();
-    return {worker.thread_number(fibre) + 1, worker.phase(), fibre->warp->meetings};
-}
-
-}  // namespace
-
 // Two touches are unordered when no barrier lies between them, nor, inside one warp, a meeting of the warp.
 bool Shadow::concurrent(const Touch& touch, const Touch& now) const {
     if (!touch.thread || touch.phase != now.phase || touch.thread == now.thread) return false;
@@ -27,45 +14,43 @@ bool Shadow::concurrent(const Touch& touch, const Touch& now) const {
     return touch.meeting == now.meeting;
 }
 
-void Shadow::read(Worker& worker, Word& word, unsigned offset) {
-    const Now t = now(worker);
-    const Touch mine{t.thread, t.phase, t.meeting};
-    if (word.in_flight)
-        worker.fail("shared offset %u is read before the async copy into it was waited for", offset);
-    if (!word.written.thread || word.written.phase < worker.first_phase())
+void Shadow::read(Worker& worker, unsigned offset, const Touch& now) {
+    Byte& byte = bytes_[offset];
+    if (byte.in_flight) worker.fail("shared offset %u is read before the async copy into it was waited for", offset);
+    if (!byte.written.thread || byte.written.phase < worker.first_phase())
         worker.fail("uninitialised shared memory is read at offset %u", offset);
-    if (concurrent(word.written, mine))
+    if (concurrent(byte.written, now))
         worker.fail("race: shared offset %u is read here and was written by thread %u without a barrier between", offset,
-                    word.written.thread - 1);
-    const bool other_warp = word.read.thread && word.read.phase == t.phase &&
-                            (word.read.thread == many || (word.read.thread - 1) / 32 != (t.thread - 1) / 32);
-    word.read = mine;
-    if (other_warp) word.read.thread = many;
+                    byte.written.thread - 1);
+    const bool other_warp = byte.read.thread && byte.read.phase == now.phase &&
+                            (byte.read.thread == many || (byte.read.thread - 1) / 32 != (now.thread - 1) / 32);
+    byte.read = now;
+    if (other_warp) byte.read.thread = many;
 }
 
-void Shadow::write(Worker& worker, Word& word, unsigned offset) {
-    const Now t = now(worker);
-    const Touch mine{t.thread, t.phase, t.meeting};
-    if (word.in_flight) worker.fail("shared offset %u is written while an async copy into it is under way", offset);
-    if (concurrent(word.written, mine))
+void Shadow::write(Worker& worker, unsigned offset, const Touch& now) {
+    Byte& byte = bytes_[offset];
+    if (byte.in_flight) worker.fail("shared offset %u is written while an async copy into it is under way", offset);
+    if (concurrent(byte.written, now))
         worker.fail("race: shared offset %u is written here and by thread %u without a barrier between", offset,
-                    word.written.thread - 1);
-    if (concurrent(word.read, mine))
+                    byte.written.thread - 1);
+    if (concurrent(byte.read, now))
         worker.fail("race: shared offset %u is written here while another thread may still read it", offset);
-    word.written = mine;
+    byte.written = now;
 }
 
 void Shadow::shared_access(Worker& worker, unsigned offset, unsigned bytes, ua_emu_access kind) {
     const unsigned size = worker.launch()->shared_bytes;
     if (offset + bytes > size)
         worker.fail_illegal("shared memory out of bounds: offset %u, %u bytes, of %u", offset, bytes, size);
-    for (unsigned word = offset / 4; word <= (offset + bytes - 1) / 4; word++) {
-        if (kind == UA_EMU_ATOMIC) continue;
-        if (kind == UA_EMU_WRITE) {
-            write(worker, words_[word], word * 4);
-        } else {
-            read(worker, words_[word], word * 4);
-        }
+    if (kind == UA_EMU_ATOMIC) return;
+    const Fibre* fibre = worker.current();
+    const Touch now{worker.thread_number(fibre) + 1, worker.phase(), fibre->warp->meetings};
+    for (unsigned byte = offset; byte < offset + bytes; byte++) {
+        if (kind == UA_EMU_WRITE)
+            write(worker, byte, now);
+        else
+            read(worker, byte, now);
     }
 }
 
@@ -95,15 +80,14 @@ void Shadow::access(Worker& worker, const void* pointer, unsigned bytes, ua_emu_
 
 void Shadow::issued(Worker& worker, const void* pointer, unsigned bytes) {
     access(worker, pointer, bytes, UA_EMU_WRITE);
-    const unsigned offset = static_cast<unsigned>(static_cast<const unsigned char*>(pointer) - worker.shared());
-    for (unsigned word = offset / 4; word <= (offset + bytes - 1) / 4 && word < words_.size(); word++)
-        words_[word].in_flight = true;
+    mark(worker, pointer, bytes, true);
 }
 
-void Shadow::arrived(Worker& worker, const void* pointer, unsigned bytes) {
-    const unsigned offset = static_cast<unsigned>(static_cast<const unsigned char*>(pointer) - worker.shared());
-    for (unsigned word = offset / 4; word <= (offset + bytes - 1) / 4 && word < words_.size(); word++)
-        words_[word].in_flight = false;
+void Shadow::arrived(Worker& worker, const void* pointer, unsigned bytes) { mark(worker, pointer, bytes, false); }
+
+void Shadow::mark(Worker& worker, const void* pointer, unsigned bytes, bool in_flight) {
+    const auto offset = static_cast<size_t>(static_cast<const unsigned char*>(pointer) - worker.shared());
+    for (size_t byte = offset; byte < offset + bytes && byte < bytes_.size(); byte++) bytes_[byte].in_flight = in_flight;
 }
 
 }  // namespace ua::emu

@@ -1,4 +1,4 @@
-// Hazard detection for checked kernels: who touched each word of shared memory, and when. Also global bounds.
+// Hazard detection for checked kernels: who touched each byte of shared memory, and when. Also global bounds.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -11,7 +11,7 @@ class Worker;
 
 class Shadow {
   public:
-    explicit Shadow(unsigned shared_bytes) : words_((shared_bytes + 3) / 4 + 1) {}
+    explicit Shadow(unsigned shared_bytes) : bytes_(shared_bytes) {}
 
     // An ordinary access of the running thread. Fails the launch on a race, an uninitialised read, or a bad address.
     void access(Worker& worker, const void* address, unsigned bytes, ua_emu_access kind);
@@ -26,18 +26,19 @@ class Shadow {
     struct Touch {
         uint32_t thread = 0, phase = 0, meeting = 0;
     };
-    struct Word {
+    struct Byte {
         Touch written, read;
         bool in_flight = false;
     };
 
-    void read(Worker& worker, Word& word, unsigned offset);
-    void write(Worker& worker, Word& word, unsigned offset);
+    void read(Worker& worker, unsigned offset, const Touch& now);
+    void write(Worker& worker, unsigned offset, const Touch& now);
+    void mark(Worker& worker, const void* address, unsigned bytes, bool in_flight);
     bool concurrent(const Touch& touch, const Touch& now) const;
     void shared_access(Worker& worker, unsigned offset, unsigned bytes, ua_emu_access kind);
     void global_access(Worker& worker, uint64_t address, unsigned bytes, ua_emu_access kind);
 
-    std::vector<Word> words_;
+    std::vector<Byte> bytes_;
 };
 
 }  // namespace ua::emu

@@ -15,13 +15,10 @@ from unistack_aot.base.dtypes import f32
 from unistack_aot.lower.driver import lower_graph
 from unistack_aot.onnx_in import import_model
 from unistack_aot.rules import apply_rules
-from unistack_aot.targets.cuda.build import build_cubin, resources
 from unistack_aot.targets.cuda.instructions import ATTENTION, INSTRUCTIONS
 from unistack_aot.targets.cuda.sass import read_back
-from unistack_aot.targets.cuda.spills import refuse_spills
 from unistack_aot.targets.cuda.target import CUDA
 from unistack_aot.targets.target import Avoided, BuiltBadly, Request, Source
-from unistack_aot.targets.toolchain import Outcome
 from unistack_aot.variants import MORE_BUILDS, signature_keys
 
 _KERNEL = re.compile(
@@ -36,43 +33,36 @@ def _imported(model: str) -> tuple[Graph, object, dict[str, tuple[int, int | Non
     return graph, imported.origins, dict(imported.ranges)
 
 
-def source(model: str, level: str, precision: str, avoid: tuple[Avoided, ...] = ()) -> Source:
-    """The CUDA text of a catalogue model, without the ways to avoid."""
+def shipped(model: str, level: str, precision: str) -> tuple[Source, bytes]:
+    """The text and machine code that a package would hold: scheduled again where a first choice spills."""
     graph, origins, ranges = _imported(model)
     program, constants = lower_graph(graph, origins)  # type: ignore[arg-type]
-    request = Request(f"cuda:{level}", level, precision, ranges, avoid=avoid)
-    scheduled = CUDA.schedule(program, constants, request)
-    keys = signature_keys(graph, scheduled.program)
-    return CUDA.emit(scheduled.program, request, keys, {name: k for k, name in enumerate(ranges)})
-
-
-def shipped(model: str, level: str, precision: str) -> tuple[Source, Outcome]:
-    """The text and machine code that a package would hold: scheduled again where a first choice spills."""
+    dims = {name: k for k, name in enumerate(ranges)}
     avoid: tuple[Avoided, ...] = ()
     for _ in range(MORE_BUILDS):
-        found = source(model, level, precision, avoid)
-        built = build_cubin(level, found.files[0][1])
+        request = Request(f"cuda:{level}", level, precision, ranges, avoid=avoid)
+        scheduled = CUDA.schedule(program, constants, request)
+        keys = signature_keys(graph, scheduled.program)
+        source = CUDA.emit(scheduled.program, request, keys, dims)
         try:
-            refuse_spills(found, resources(built.log))
+            return source, CUDA.build(source, request, lambda *_: None)
         except BuiltBadly as spilling:
             avoid = (*avoid, *spilling.avoid)
-        else:
-            return found, built
     raise AssertionError(f"{MORE_BUILDS} schedules of {model} spill: {avoid}")
 
 
 def faults(model: str, level: str, precision: str = "f32") -> list[str]:
-    """What is wrong with a model's machine code: spilled registers, kernels or instructions that are missing."""
-    found, built = shipped(model, level, precision)
+    """What is wrong with a model's machine code: local memory, kernels or instructions that are missing."""
+    found, image = shipped(model, level, precision)
     ((_, text),) = found.files
-    used = resources(built.log)
-    wrong = [f"{name} spills {each.spilled} bytes" for name, each in used.items() if each.spilled]
-    if set(used) != {kernel.symbol for kernel in found.kernels}:
-        wrong.append(f"kernels {sorted(used)}")
-    code = {each.symbol: each.sass for each in read_back(built.data)}
+    read = {each.symbol: each for each in read_back(image)}
+    symbols = [kernel.symbol for kernel in found.kernels]
+    if not set(symbols) <= set(read):
+        return [f"kernels {sorted(read)}"]
+    wrong = [f"{name} spills to {read[name].stack} bytes" for name in symbols if read[name].stack]
     for symbol, body in kernel_bodies(text):
         for pattern, wanted in claims(body, found.ways.get(symbol, ""), level):
-            if bool(re.search(pattern, code[symbol])) != wanted:
+            if bool(re.search(pattern, read[symbol].sass)) != wanted:
                 wrong.append(f"{symbol} ({found.ways.get(symbol)}): {pattern} is {not wanted}")
     return wrong
 

@@ -15,16 +15,22 @@ import pytest
 
 from models.builder import GraphBuilder
 from tests.build.device_kernels import decide
+from unistack_aot.artifact.images import split
 from unistack_aot.base.dtypes import f32
 from unistack_aot.base.errors import MissingTool, ToolFailed
 from unistack_aot.mcir.nodes import Access, Param
 from unistack_aot.ops.fold import Reduce
 from unistack_aot.pipeline import compile_model
 from unistack_aot.stages import Hooks
+from unistack_aot.targets import toolchain
+from unistack_aot.targets.cuda import parts
 from unistack_aot.targets.cuda.build import nvcc
+from unistack_aot.targets.cuda.parts import pieces
+from unistack_aot.targets.cuda.sass import read_back
 from unistack_aot.targets.cuda.source import kernel_text
 from unistack_aot.targets.cuda.spills import LOOPS
 from unistack_aot.targets.target import Source
+from unistack_aot.targets.toolchain import Job, Outcome
 
 TARGET = "cuda:sm_80"
 
@@ -54,14 +60,19 @@ def exponentials(count: int) -> onnx.ModelProto:
     return g.build()
 
 
-def tight(source: Source, threads: int) -> Source:
-    """The source with registers for `threads` threads per unit wherever a kernel asks for no limit."""
+def tight_text(text: str, threads: int) -> str:
+    """Kernels with registers for `threads` threads per unit wherever they ask for no limit."""
 
     def limited(found: re.Match[str]) -> str:
         return f"__launch_bounds__({found[1]}, {threads // int(found[1])})"
 
+    return re.sub(r"__launch_bounds__\((\d+)\)", limited, text)
+
+
+def tight(source: Source, threads: int) -> Source:
+    """The source with all its kernels tight."""
     ((name, text),) = source.files
-    return replace(source, files=((name, re.sub(r"__launch_bounds__\((\d+)\)", limited, text)),))
+    return replace(source, files=((name, tight_text(text, threads)),))
 
 
 def watching(change: Callable[[Source], Source], seen: list[Source]) -> Hooks:
@@ -109,6 +120,47 @@ def test_narrower_loops_follow_loops_that_spill(tmp_path: Path) -> None:
     with ZipFile(package) as members:
         decided = json.loads(members.read("lock.json"))["decisions"][TARGET]
     assert {each["chosen"] for each in decided if each["what"] == "spill"} == {ways[-1]}
+
+
+def test_only_the_kernel_that_spills_is_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others come from the first build; the package holds every kernel once, and none that spills."""
+    g = GraphBuilder("several")
+    a, b = g.input("a", (2048, 512)), g.input("b", (512, 2048))
+    c = g.op("MatMul", a, b)
+    g.output(g.op("Softmax", c, axis=1), "y", (2048, 2048))
+    g.output(g.op("Transpose", c, perm=[1, 0]), "z", (2048, 2048))
+    ran: list[list[str]] = []
+    execute = toolchain._execute
+
+    def executed(job: Job, stops: int) -> Outcome:
+        ran.append(re.findall(r"(?m)^UA_KERNEL\((\w+)\)", job.sources[0][1].decode()))
+        return execute(job, stops)
+
+    def tight_product(source: Source) -> Source:
+        ((name, text),) = source.files
+        head, kernels = pieces(text)
+        done = [p.text if p.symbol != "k0" else tight_text(p.text, 1024) for p in kernels]
+        return replace(source, files=((name, head + "".join(done)),))
+
+    seen: list[Source] = []
+    monkeypatch.setenv("UA_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(toolchain, "_execute", executed)
+    monkeypatch.setattr(parts, "MOST", 2)
+    package = tmp_path / "several.pkg"
+    compile_model(g.build(), package, (TARGET,), hooks=watching(tight_product, seen))
+    names = [kernel.symbol for kernel in seen[-1].kernels]
+    assert len(seen) > 1
+    assert len(names) == 3
+    assert sorted(ran[:2]) == [["k0", "k1"], ["k2"]]
+    # without k0, what was beside it; then only k0, until it fits
+    assert sorted(ran[2:]) == [["k0"]] * (len(seen) - 1) + [["k1"]]
+    with ZipFile(package) as members:
+        code = members.read("cuda/sm_80.cubin")
+    held = [kernel.symbol for image in split(code) for kernel in read_back(image)]
+    assert sorted(held) == names
+    assert all(kernel.stack == 0 for kernel in read_back(code))
 
 
 def test_the_last_loops_are_not_unrolled() -> None:

@@ -16,7 +16,7 @@ UNBOUNDED = 10**9
 """``Dim.high`` of a dimension without a declared bound; index arithmetic relies on it."""
 
 BufferKind = Literal["input", "output", "constant", "arena"]
-ParamKind = Literal["in", "out", "inout", "dim32", "dim64"]
+ParamKind = Literal["in", "out", "inout", "dim32", "dim64", "step32", "step64"]
 Shape = tuple[str, ...]
 
 
@@ -99,7 +99,7 @@ class Buffer:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """A parameter of a kernel: a pointer ("in", "out", "inout") or the dimension ``name``."""
+    """A parameter: a pointer ("in", "out", "inout"), the dimension ``name``, or the number of the step."""
 
     name: str
     kind: ParamKind
@@ -107,7 +107,10 @@ class Param:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """One compiled function; ``origins`` are ONNX node names, ``text`` says what it computes."""
+    """One compiled function; ``origins`` are ONNX node names, ``text`` says what it computes.
+
+    With ``steps`` a launch runs it so often, one run after the other, each told its number.
+    """
 
     symbol: str
     params: tuple[Param, ...]
@@ -118,6 +121,7 @@ class Kernel:
     flops: str = "0"
     far_bytes: str = "0"
     text: str = ""
+    steps: str = ""
 
     @property
     def pointers(self) -> tuple[Param, ...]:

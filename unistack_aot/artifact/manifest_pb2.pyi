@@ -168,7 +168,7 @@ class Buffer(_message.Message):
     def __init__(self, name: _Optional[str] = ..., dtype: _Optional[str] = ..., shape: _Optional[_Iterable[str]] = ..., nbytes: _Optional[str] = ..., kind: _Optional[str] = ..., key: _Optional[str] = ..., first: _Optional[int] = ..., last: _Optional[int] = ..., alias_of: _Optional[int] = ..., offset: _Optional[str] = ..., alignment: _Optional[int] = ...) -> None: ...
 
 class Kernel(_message.Message):
-    __slots__ = ("symbol", "params", "grid", "block", "shared_bytes", "origins", "flops", "far_bytes", "text")
+    __slots__ = ("symbol", "params", "grid", "block", "shared_bytes", "origins", "flops", "far_bytes", "text", "steps")
     SYMBOL_FIELD_NUMBER: _ClassVar[int]
     PARAMS_FIELD_NUMBER: _ClassVar[int]
     GRID_FIELD_NUMBER: _ClassVar[int]
@@ -178,6 +178,7 @@ class Kernel(_message.Message):
     FLOPS_FIELD_NUMBER: _ClassVar[int]
     FAR_BYTES_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
     symbol: str
     params: _containers.RepeatedCompositeFieldContainer[Param]
     grid: _containers.RepeatedScalarFieldContainer[str]
@@ -187,7 +188,8 @@ class Kernel(_message.Message):
     flops: str
     far_bytes: str
     text: str
-    def __init__(self, symbol: _Optional[str] = ..., params: _Optional[_Iterable[_Union[Param, _Mapping]]] = ..., grid: _Optional[_Iterable[str]] = ..., block: _Optional[_Iterable[str]] = ..., shared_bytes: _Optional[str] = ..., origins: _Optional[_Iterable[str]] = ..., flops: _Optional[str] = ..., far_bytes: _Optional[str] = ..., text: _Optional[str] = ...) -> None: ...
+    steps: str
+    def __init__(self, symbol: _Optional[str] = ..., params: _Optional[_Iterable[_Union[Param, _Mapping]]] = ..., grid: _Optional[_Iterable[str]] = ..., block: _Optional[_Iterable[str]] = ..., shared_bytes: _Optional[str] = ..., origins: _Optional[_Iterable[str]] = ..., flops: _Optional[str] = ..., far_bytes: _Optional[str] = ..., text: _Optional[str] = ..., steps: _Optional[str] = ...) -> None: ...
 
 class Param(_message.Message):
     __slots__ = ("name", "kind")

@@ -23,7 +23,7 @@ from unistack_aot.artifact.manifest import (
 )
 
 _KINDS = ("input", "output", "constant", "arena")
-_PARAM_KINDS = ("in", "out", "inout", "dim32", "dim64")
+_PARAM_KINDS = ("in", "out", "inout", "dim32", "dim64", "step32", "step64")
 
 
 def faults(manifest: Manifest, members: Container[str]) -> tuple[str, ...]:
@@ -114,6 +114,9 @@ def _kernels(manifest: Manifest, variant: Variant) -> Iterator[str]:
                 yield f"kernel {kernel.symbol} has a parameter of unknown kind {param.kind!r}"
             elif param.kind in ("dim32", "dim64") and param.name not in dims:
                 yield f"kernel {kernel.symbol} needs the unknown dimension {param.name!r}"
+        told = sum(param.kind.startswith("step") for param in kernel.params)
+        if told != bool(kernel.steps):
+            yield f"kernel {kernel.symbol} runs in {kernel.steps or 'no'} steps and is told {told} numbers"
 
 
 def _step(step: Step, variant: Variant) -> Iterator[str]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from math import prod
 from typing import Any, TypeAlias
 
 import numpy as np
 import pycuda.driver
 
-from unistack_aot.artifact.manifest import Scanned, Variant
+from unistack_aot.artifact.images import split
+from unistack_aot.artifact.manifest import Param, Scanned, Variant
 from unistack_aot.artifact.reader import Package
 from unistack_aot.base.dtypes import parse_dtype
 from unistack_aot.base.errors import BadInput, BadPackage, MissingTool, UnistackError
@@ -27,7 +30,9 @@ Array: TypeAlias = "np.ndarray[Any, Any]"
 driver: Any = pycuda.driver  # a C++ module without type information
 _ALIGNMENT = 256  # what cuMemAlloc guarantees
 _DEFAULT_SHARED = 48 << 10  # more dynamic shared memory than this must be asked for
-_LETTERS = {"in": "P", "out": "P", "inout": "P", "dim32": "i", "dim64": "q"}
+_LETTERS = {"in": "P", "out": "P", "inout": "P"} | {
+    f"{what}{bits}": letter for what in ("dim", "step") for bits, letter in ((32, "i"), (64, "q"))
+}
 _contexts: dict[int, Any] = {}
 
 
@@ -105,6 +110,29 @@ class Block:
         self.nbytes = nbytes
 
 
+STEP = object()
+"""Stands for the number of a step among the arguments of a kernel."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A launch with all it needs; `runs`: once for each of these steps, in order."""
+
+    function: Any
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    arguments: tuple[Any, ...]
+    runs: range | None
+
+
+def _argument(param: Param, dims: Mapping[str, int]) -> Any:
+    """A dimension, or `STEP`; None for a pointer, which the launch knows."""
+    if param.kind.startswith("dim"):
+        return dims[param.name]
+    return STEP if param.kind.startswith("step") else None
+
+
 class CudaMachine:
     """The device addresses of a plan, and what steps do with them (`steps.Machine`)."""
 
@@ -115,7 +143,7 @@ class CudaMachine:
         self.table = [0] * len(program.variant.buffers)
         self.timings: list[tuple[int, float]] | None = None
         self.clock: Callable[[], float] = time.perf_counter
-        self._calls: list[tuple[Any, ...] | None] = []
+        self._calls: list[Call | None] = []
 
     def fix_launches(self) -> None:
         """Evaluate grids and arguments, once the table is complete."""
@@ -126,17 +154,17 @@ class CudaMachine:
             grid = tuple(value(extent, dims) for extent in kernel.grid)
             block = tuple(value(extent, dims) for extent in kernel.block)
             shared = value(kernel.shared_bytes, dims)
-            pointers = iter(launch.buffers)
-            arguments = [
-                dims[p.name] if p.kind.startswith("dim") else self.table[next(pointers)]
-                for p in kernel.params
-            ]
+            pointers = (self.table[buffer] for buffer in launch.buffers)
+            arguments = [_argument(p, dims) for p in kernel.params]
+            arguments = [next(pointers) if a is None else a for a in arguments]
             function = self._program.functions[launch.kernel]
             if shared > _DEFAULT_SHARED:
                 limit = driver.function_attribute.MAX_DYNAMIC_SHARED_SIZE_BYTES
                 function.set_attribute(limit, shared)
             # A grid without blocks computes nothing, and the driver refuses it.
-            self._calls.append((function, grid, block, shared, arguments) if prod(grid) else None)
+            runs = range(value(kernel.steps, dims)) if kernel.steps else None
+            call = Call(function, grid, block, shared, tuple(arguments), runs)
+            self._calls.append(call if prod(grid) else None)
 
     def run(self, run: Run) -> None:
         """Launch in order; while `timings` is a list, wait for each."""
@@ -195,10 +223,16 @@ class CudaMachine:
         """Value of a dimension expression."""
         return value(expression, self._layout.dims)
 
-    def _launch(self, call: tuple[Any, ...] | None) -> None:
-        if call is not None:
-            function, grid, block, shared, arguments = call
-            function.prepared_async_call(grid, block, self._stream, *arguments, shared_size=shared)
+    def _launch(self, call: Call | None) -> None:
+        if call is None:
+            return
+        start = partial(call.function.prepared_async_call, call.grid, call.block, self._stream)
+        if call.runs is None:
+            start(*call.arguments, shared_size=call.shared)
+            return
+        for step in call.runs:
+            told = (step if argument is STEP else argument for argument in call.arguments)
+            start(*told, shared_size=call.shared)
 
     def _copy_rows(
         self, source: int, source_pitch: int, target: int, target_pitch: int, rows: int, width: int
@@ -372,8 +406,8 @@ def _context(index: int) -> tuple[Any, int]:
 def _functions(package: Package, variant: Variant) -> tuple[Any, ...]:
     """The prepared functions of all kernels, by number."""
     try:
-        module = driver.module_from_buffer(bytes(package.data(variant.code)))
-    except driver.Error as error:
+        modules = [driver.module_from_buffer(each) for each in split(package.data(variant.code))]
+    except (driver.Error, ValueError) as error:
         raise BadPackage(
             f"the driver refuses the machine code of {variant.target} ({error})",
             at=variant.code,
@@ -381,15 +415,22 @@ def _functions(package: Package, variant: Variant) -> tuple[Any, ...]:
         ) from error
     found: list[Any] = []
     for kernel in variant.kernels:
-        try:
-            function = module.get_function(kernel.symbol)
-        except driver.Error as error:
+        function = next(filter(None, (_function(each, kernel.symbol) for each in modules)), None)
+        if function is None:
             raise BadPackage(
                 f"kernel {kernel.symbol} is not in {variant.code}", hint="compile the model again"
-            ) from error
+            )
         function.prepare("".join(_LETTERS[param.kind] for param in kernel.params))
         found.append(function)
     return tuple(found)
+
+
+def _function(module: Any, symbol: str) -> Any:
+    """A module's function; None if it is in another module."""
+    try:
+        return module.get_function(symbol)
+    except driver.Error:
+        return None
 
 
 def _generation(target: str) -> int:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 from unistack_aot.base.environment import environment
 from unistack_aot.base.errors import MissingTool
-from unistack_aot.targets.toolchain import Job, Outcome, Tool, probe_tool, run_job
+from unistack_aot.targets.toolchain import Job, Outcome, Tool, probe_tool, run_jobs
 
 INCLUDE = Path(__file__).parent / "include"
 PLACE = "/unistack_aot"  # the folder that line information names
@@ -42,17 +43,19 @@ def _from_pip() -> list[str]:
 def cubin_job(level: str, text: str) -> Job:
     """Compile one translation unit for one generation.
 
-    Not in parts that nvlink joins: relocatable code with line information has random section names, and equal programs
+    Not as an object for nvlink: relocatable code with line information has random section names, and equal programs
     would differ.
     """
     arguments = (*FLAGS, f"-arch={level}", "-cubin", "kernels.cu", "-o", "kernels.cubin")
     return Job(nvcc(), arguments, (("kernels.cu", standalone(text).encode()),), "kernels.cubin")
 
 
-def build_cubin(level: str, text: str) -> Outcome:
-    """A translation unit as machine code for one generation, and what ptxas said of its kernels."""
-    built = run_job(cubin_job(level, text))
-    return Outcome(settled(built.data), built.log)
+def build_cubins(
+    level: str, texts: Sequence[str], done: Callable[[int], None] = lambda _: None
+) -> tuple[Outcome, ...]:
+    """Translation units as machine code for one generation, and what ptxas said of their kernels."""
+    built = run_jobs([cubin_job(level, text) for text in texts], done)
+    return tuple(Outcome(settled(each.data), each.log) for each in built)
 
 
 def ptx_job(level: str, text: str) -> Job:

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from unistack_aot.artifact.images import split
 from unistack_aot.base.errors import MissingTool, ToolFailed
 from unistack_aot.targets.cuda.build import INCLUDE, PLACE, nvcc, ptx_job
+from unistack_aot.targets.cuda.parts import pieces
 from unistack_aot.targets.target import Listings, Source
 from unistack_aot.targets.toolchain import Tool, probe_tool, run_job
 
@@ -49,8 +51,13 @@ class KernelCode:
     kinds: Mapping[str, int]
 
 
-def read_back(cubin: bytes) -> tuple[KernelCode, ...]:
-    """All kernels of a cubin and functions that they call, by name; MissingTool if there is nothing to read it with."""
+def read_back(code: bytes) -> tuple[KernelCode, ...]:
+    """All kernels of a variant's cubins, and functions that they call, by name; MissingTool without a tool for it."""
+    found = {each.symbol: each for cubin in split(code) for each in _of_cubin(cubin)}
+    return tuple(found[symbol] for symbol in _ordered(found))
+
+
+def _of_cubin(cubin: bytes) -> Iterator[KernelCode]:
     lister, disassembler = binary_tool("cuobjdump"), binary_tool("nvdisasm")
     if lister is None:
         raise MissingTool(
@@ -66,7 +73,8 @@ def read_back(cubin: bytes) -> tuple[KernelCode, ...]:
         else:
             text = _said(disassembler, "-g", "-c", str(file))
             listed = dict(_parts(text, r"^//-+ \.text\.(\S+) +-+\n"))
-    return tuple(_kernel(symbol, listed[symbol], *used[symbol]) for symbol in _ordered(used))
+    for symbol in used:
+        yield _kernel(symbol, listed[symbol], *used[symbol])
 
 
 def listings(source: Source, cubin: bytes, level: str, intermediate: bool) -> Listings:
@@ -85,14 +93,17 @@ def listings(source: Source, cubin: bytes, level: str, intermediate: bool) -> Li
 
 def _beside_source(sass: str, source: Source) -> str:
     """Marks of line information as `// file:line  text`; only the name remains of a file that is not ours."""
-    ((_, text),) = source.files
-    texts = {"kernels.cu": text.splitlines()}
+    ((name, text),) = source.files
+    texts = {name: text.splitlines()}
+    first = {piece.file: piece.line for piece in pieces(text)[1]}
 
     def mark(found: re.Match[str]) -> str:
         path, number = found[1], int(found[2])
         inside = path.removeprefix(f"{PLACE}/")
         if inside == path:
             return f"// {Path(path).name}:{number}"
+        if inside in first:
+            inside, number = name, first[inside] + number - 1
         if inside not in texts:
             texts[inside] = (INCLUDE / inside).read_text().splitlines()
         return f"// {inside}:{number}  {texts[inside][number - 1].strip()}"

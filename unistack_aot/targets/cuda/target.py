@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from unistack_aot.artifact.images import joined
 from unistack_aot.base.errors import BadInput
 from unistack_aot.emulator.build import compile_kernels
 from unistack_aot.hw.machine import Machine, machine_for_arch
@@ -16,15 +17,16 @@ from unistack_aot.targets.cuda.build import (
     FLAGS,
     GENERATIONS,
     INCLUDE,
-    build_cubin,
+    build_cubins,
     nvcc,
     resources,
     scratch_folder,
 )
 from unistack_aot.targets.cuda.legalize import legalize
+from unistack_aot.targets.cuda.parts import parts
 from unistack_aot.targets.cuda.sass import listings
 from unistack_aot.targets.cuda.source import kernel_text, unit
-from unistack_aot.targets.cuda.spills import loop_way, refuse_spills
+from unistack_aot.targets.cuda.spills import avoided, loop_way, refuse_spills
 from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
 from unistack_aot.targets.toolchain import folder_digest
 
@@ -102,10 +104,11 @@ class DeviceTarget:
         return Source(files, kernels, exported.buffers, exported.steps, needs, ways)
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:
-        """Run the tool chain on the one unit; an error if a kernel spills registers."""
+        """Run the tool chain on the unit; an error if a kernel spills registers."""
+        if self.name == "cuda":
+            return _cubin(source, request, progress)
         progress(request.name, 0, 1)
-        made = _emulated if self.name == "emulator" else _cubin
-        done = made(source, request.level)
+        done = _emulated(source, request.level)
         progress(request.name, 1, 1)
         return done
 
@@ -116,11 +119,17 @@ class DeviceTarget:
         return listings(source, code, level, intermediate)
 
 
-def _cubin(source: Source, level: str) -> bytes:
+def _cubin(source: Source, request: Request, progress: Progress) -> bytes:
+    """The parts of the unit, those of kernels that once spilled by themselves; what did not change is in the cache."""
     ((_, text),) = source.files
-    built = build_cubin(level, text)
-    refuse_spills(source, resources(built.log))
-    return built.data
+    apart = {k.symbol for k in source.kernels if avoided(request.avoid, k.origins)}
+    texts = parts(text, apart)
+    progress(request.name, 0, len(texts))
+    built = build_cubins(
+        request.level, texts, lambda done: progress(request.name, done, len(texts))
+    )
+    refuse_spills(source, resources("".join(each.log for each in built)))
+    return joined([each.data for each in built])
 
 
 def _generation(level: str) -> str:

@@ -6,12 +6,13 @@ Not here: any test; the worker process (emulator_worker.py).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 
 from tests.build import emulator_worker
+from unistack_aot.artifact import manifest
 from unistack_aot.base.symbolic import evaluate, parse
 from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.mcir.canonical import closed
@@ -84,10 +85,9 @@ def run_case(
         places = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
         arguments: list[Any] = []
         for param in described.params:
-            if param.kind == "dim32":
-                arguments.append(np.int32(dims[param.name]))
-            elif param.kind == "dim64":
-                arguments.append(np.int64(dims[param.name]))
+            if param.kind.startswith(("dim", "step")):
+                kind = np.int32 if param.kind.endswith("32") else np.int64
+                arguments.append(kind(dims.get(param.name, 0)))
             else:
                 kind = launch.kernel.param(param.name)
                 shape = tuple(evaluate(d, dims) for d in kind.shape)
@@ -109,11 +109,39 @@ def run_case(
             int(described.shared_bytes),
             settings,
         )
-        answer = emulator_worker.process().launch(request)
-        assert answer.error == "", f"{answer.error}: {answer.message}"
-        counters.append(answer.counters)
-        pointers = [p for p in described.params if not p.kind.startswith("dim")]
-        for param, array in zip(pointers, answer.arrays, strict=True):
+        arrays, counted = _stepped(request, described, dims)
+        counters.append(counted)
+        pointers = [p for p in described.params if p.kind in ("in", "out", "inout")]
+        for param, array in zip(pointers, arrays, strict=True):
             if launch.kernel.param(param.name).access is not Access.IN:
                 memory[places[param.name]] = written[places[param.name]] = array
     return written, counters
+
+
+def _stepped(
+    request: emulator_worker.Request, described: manifest.Kernel, dims: Mapping[str, int]
+) -> tuple[tuple[Array, ...], Any]:
+    """A launch, in as many runs as the kernel has steps: the arrays after the last, the counters of all."""
+    steps = int(evaluate(parse(described.steps), dims)) if described.steps else 1
+    places = [k for k, p in enumerate(described.params) if p.kind in ("in", "out", "inout")]
+    told = [k for k, p in enumerate(described.params) if p.kind.startswith("step")]
+    arguments, total = list(request.arguments), None
+    for step in range(steps):
+        for place in told:
+            arguments[place] = type(arguments[place])(step)
+        answer = emulator_worker.process().launch(replace(request, arguments=tuple(arguments)))
+        assert answer.error == "", f"{answer.error}: {answer.message}"
+        for place, array in zip(places, answer.arrays, strict=True):
+            arguments[place] = array
+        total = answer.counters if total is None else added(total, answer.counters)
+    return tuple(arguments[place] for place in places), total
+
+
+def added(one: Any, other: Any) -> Any:
+    """The counters of two runs of a kernel together."""
+    sums = {
+        f.name: getattr(one, f.name) + getattr(other, f.name)
+        for f in fields(one)
+        if f.name not in ("kernel", "blocks", "threads_per_block", "shared_bytes")
+    }
+    return replace(one, **sums)

@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(64) tiles_0(const float* __restrict
     Block::mma(acc, a_near + stage * a_near_stage, b_near + stage * b_near_stage);
   };
   ua::stream_tiles<3>(2, fill, use);
-  Block::for_each_run(acc, [&](int row, int col, auto* values) {
+  Block::for_each_run<4>(acc, [&](int row, int col, auto* values) {
     if (row < ua::min_index(16, (-i0 * 16 + dim_rows))) {
       const int64_t i3 = (i0 * 16) + row;
       const int64_t first_col = (i1 * 32) + col;

@@ -139,7 +139,7 @@ NODES: dict[str, tuple[Stmt, ...]] = {
         Tile("acc", f32, (16, 8), Space.REG, 1.5),
         Drain("acc", ROWS, COLS, "v", (Store("y", (M, symbol("n")), v("v") * 2),)),
         Drain("acc", ROWS, COLS, "v", (Let("h", Name("v", f16)),)),
-        Drain("acc", ROWS, COLS, "v", ()),
+        Drain("acc", ROWS, COLS, "v", (), 4),
     ),
     "attend": (
         Attend(
@@ -156,6 +156,7 @@ NODES: dict[str, tuple[Stmt, ...]] = {
             (Store("y", (M, symbol("e")), v("out")),),
             "attention.f32",
             (64, 256),
+            4,
         ),
     ),
     "when": (

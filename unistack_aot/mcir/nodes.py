@@ -190,13 +190,17 @@ class Fill:
 
 @dataclass(frozen=True, slots=True)
 class Drain:
-    """For each element of register tile `acc`: bind `rows.var`, `cols.var`, `value` to it, and run `body`."""
+    """For each element of register tile `acc`: bind `rows.var`, `cols.var`, `value` to it, and run `body`.
+
+    A worker takes `run` neighbouring columns at once; `cols` holds whole runs.
+    """
 
     acc: str
     rows: Span
     cols: Span
     value: str
     body: tuple[Stmt, ...]
+    run: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +210,7 @@ class Attend:
     `dot` names the product of q and k over `depth`; `score` is computed from it, rows.var and
     keys.var. The state per row is (max, sum, accumulator); a block of keys is absorbed by rescaling
     it, since exp(a + b) = exp(a) exp(b). `body` runs for each row and element of `values`, with the
-    result as `out`. `blocks` are rows and keys at a time.
+    result as `out`, `run` neighbouring elements at once. `blocks` are rows and keys at a time.
     """
 
     q: View
@@ -222,6 +226,7 @@ class Attend:
     body: tuple[Stmt, ...]
     via: str
     blocks: tuple[int, int] = (0, 0)
+    run: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -375,13 +375,18 @@ class StatementReader(FormulaReader):
         return tuple(found)
 
     def drain(self) -> Drain:
-        """`drain acc[spans] as value { body }`."""
+        """`drain acc[spans] as value by run { body }`."""
         self.expect("drain")
         acc = self.name()
         rows, cols = self.spans()
         self.expect("as")
         value, types = self.bound(self.types.buffers.get(acc))
-        return Drain(acc, rows, cols, value, self.block(types))
+        run = self.run()
+        return Drain(acc, rows, cols, value, self.block(types), run)
+
+    def run(self) -> int:
+        """`by n`: neighbours that a worker takes at once; nothing for 1."""
+        return self.integer() if self.take("by") else 1
 
     def bound(self, usual: DType | None) -> tuple[str, Types]:
         """`name` or `name: dtype`, and what is known where it is bound."""
@@ -420,11 +425,11 @@ class StatementReader(FormulaReader):
         self.expect(")")
         self.expect("for")
         values = self.axis()
+        run = self.run()
         body = self.block(types)
         self.expect("}")
-        return Attend(
-            q, k, v, rows, keys, depth, values, dot, score, out, body, via, (blocks[0], blocks[1])
-        )
+        sizes = (blocks[0], blocks[1])
+        return Attend(q, k, v, rows, keys, depth, values, dot, score, out, body, via, sizes, run)
 
     def when(self) -> When:
         """`when condition { body } else { otherwise }`."""

@@ -220,9 +220,8 @@ class _Writer:
             types.names[stmt.value] = dtype
         spans = f"{_span(stmt.rows)}, {_span(stmt.cols)}"
         kind = f": {spoken}" if spoken is not None else ""
-        self.block(
-            f"drain {label(stmt.acc)}[{spans}] as {label(stmt.value)}{kind}", stmt.body, types
-        )
+        head = f"drain {label(stmt.acc)}[{spans}] as {label(stmt.value)}{kind}{_by(stmt.run)}"
+        self.block(head, stmt.body, types)
 
     def attend(self, stmt: Attend) -> None:
         keys = f"{label(stmt.keys.var)} in {text(stmt.keys.extent)}"
@@ -240,7 +239,7 @@ class _Writer:
             result = _Writer(self.lines, self.types.inner())
             out = result.bound(stmt.out, tuple(v for s in walk(stmt.body) for v in scalars(s)))
             values = f"{label(stmt.values.var)} in {text(stmt.values.extent)}"
-            mix = f"{out} = mix({_view(stmt.v, plain)}) for {values}"
+            mix = f"{out} = mix({_view(stmt.v, plain)}) for {values}{_by(stmt.run)}"
             with self.lines.block(f"{mix} {{"):
                 result.body(stmt.body)
 
@@ -284,6 +283,10 @@ def _span(span: Span) -> str:
 def _view(view: View, formula: Formula) -> str:
     within = "" if view.within is None else f" where {formula.text(view.within)}"
     return f"{label(view.buffer)}{dims(view.index)}{within}"
+
+
+def _by(run: int) -> str:
+    return f" by {run}" if run > 1 else ""
 
 
 def _numbers(values: tuple[int, ...]) -> str:

@@ -17,6 +17,7 @@ from unistack_aot.mcir.nodes import Axis, Kernel
 from unistack_aot.schedule.attention import ATTEND, AttentionSite
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.operands import OPEN_EXTENT
+from unistack_aot.schedule.stored_runs import STORE_RUNS
 from unistack_aot.schedule.tile_instruction import padded_chunks
 
 DEEPEST = 2  # stages of keys and values: one absorbed, one under way
@@ -35,7 +36,8 @@ class AttentionBlock:
     """`queries` rows of one head in a group of `workers`, absorbing `keys` keys at a time.
 
     `split` is the rows per worker ("fma") or the number of warps (matrix kinds); depth and values are rounded up to
-    `depth_step` and `values_step`; `values_most` is where a worker's registers end.
+    `depth_step` and `values_step`; `values_most` is where a worker's registers end; `runs` are the neighbouring values
+    that a worker has, or gets from the lanes beside it.
     """
 
     name: str
@@ -49,6 +51,7 @@ class AttentionBlock:
     values_step: int
     values_most: int
     scratch: bool
+    runs: tuple[int, ...]
 
     @property
     def held(self) -> int:
@@ -113,6 +116,7 @@ def choose_attention(
         fitting[-1],
     )
     found = ATTEND.sure(kernel, site, block.queries, block.keys, f"{block.name}.{depth}")
+    found = STORE_RUNS.sure(found, block.runs, ranges)
     because = f"{heads} heads of {rows} queries on {machine.parallel_units} units ({machine.id})"
     tried = tuple(b.name for b, _ in fitting if b is not block)
     subject = ", ".join(p.name for p in kernel.outputs)

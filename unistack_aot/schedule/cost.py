@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import TypeVar
 
@@ -24,6 +24,7 @@ from unistack_aot.mcir.text import kernel_names
 from unistack_aot.schedule.core_work import bound_kernel, core_work, moved_bytes
 from unistack_aot.schedule.decision import Decision, Record
 from unistack_aot.schedule.group_counts import group_counts
+from unistack_aot.schedule.steps import launched_steps
 
 CACHES = ("l1", "l2", "l3")
 MOST_DOUBLINGS = 12
@@ -50,8 +51,19 @@ def _predict(
     kernel: Kernel, machine: Machine, held: Mapping[str, str], units: int | None
 ) -> Prediction:
     if machine.is_wide:
-        return roofline.predict(machine, group_counts(kernel, machine))
+        return _on_groups(kernel, machine)
     return _on_cores(kernel, machine, held, units or machine.parallel_units)
+
+
+def _on_groups(kernel: Kernel, machine: Machine) -> Prediction:
+    """The roofline of a launch, as often as an ordered loop around the grid makes one."""
+    ordered, inside = launched_steps(kernel)
+    once = roofline.predict(machine, group_counts(kernel.with_body(inside), machine))
+    if ordered is None:
+        return once
+    times = evaluate(ordered.extent, {})
+    terms = tuple(replace(term, seconds=term.seconds * times) for term in once.terms)
+    return replace(once, seconds=once.seconds * times, terms=terms)
 
 
 def _on_cores(kernel: Kernel, machine: Machine, held: Mapping[str, str], units: int) -> Prediction:

@@ -25,6 +25,7 @@ from unistack_aot.schedule.row_joins import JOIN_ROWS
 from unistack_aot.schedule.separation import SEPARATE
 from unistack_aot.schedule.split_depth import SPLIT_REDUCE
 from unistack_aot.schedule.staging import STAGE
+from unistack_aot.schedule.stored_runs import STORE_RUNS
 from unistack_aot.schedule.storing_narrow import STORE_NARROW
 from unistack_aot.schedule.tiling import STREAM, TILE
 from unistack_aot.schedule.transposes import TURN
@@ -52,6 +53,7 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     STREAM,
     STAGE,
     SPLIT_REDUCE,
+    STORE_RUNS,
     TURN,
     CUT_BLOCKS,
     LANES_INSIDE,

@@ -32,8 +32,15 @@ class Row:
     vector_bytes: int
 
     def body(self, stmts: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
-        """All statements of a row."""
-        return tuple(self.statement(stmt, place) for place, stmt in enumerate(stmts))
+        """All statements of a row; values that only its last stores need are computed by the worker that stores."""
+        last = len(stmts)
+        while last and isinstance(stmts[last - 1], Let | Store):
+            last -= 1
+        shared = tuple(self.statement(stmt, place) for place, stmt in enumerate(stmts[:last]))
+        single = stmts[last:]
+        if not any(isinstance(stmt, Store) for stmt in single):
+            return (*shared, *single)
+        return (*shared, Loop(f"once{last}", 1, single, self.role))
 
     def statement(self, stmt: Stmt, place: int) -> Stmt:
         """Folds and independent loops are shared; a store is done by one worker; ordered loops stay ordered."""

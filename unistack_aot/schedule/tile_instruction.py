@@ -15,7 +15,9 @@ class TileInstruction:
     """`acc[rows, cols] += a[rows, depth] b[depth, cols]`, done by `workers` threads of one group together.
 
     `engine` and `rate_dtype` name the map entry with its peak rate; `share` is the part of that peak which the traffic
-    of operands between near memory and registers allows.
+    of operands between near memory and registers allows. Along an operand whose depth is outermost a worker owns runs
+    of `run`; `drained` are the runs of result columns that it has, or gets from the lanes beside it, if these do not
+    depend on the operands' orders.
     """
 
     name: str
@@ -31,6 +33,7 @@ class TileInstruction:
     share: float
     capability: str | None = None
     run: int = 1
+    drained: tuple[int, ...] = ()
 
     @property
     def held(self) -> int:
@@ -38,9 +41,13 @@ class TileInstruction:
         return self.per_worker[0] * self.per_worker[1]
 
     def takes(self, a_inner: bool, b_inner: bool) -> bool:
-        """Whether the operand orders suit: along an operand whose depth is outermost a worker owns runs of `run`."""
+        """Whether the operand orders suit: whole runs along an operand whose depth is outermost."""
         rows, cols = self.per_worker
         return (a_inner or rows % self.run == 0) and (b_inner or cols % self.run == 0)
+
+    def runs(self, b_inner: bool) -> tuple[int, ...]:
+        """How many neighbouring columns of the result a worker can store at once."""
+        return self.drained or ((1,) if b_inner else (self.run,))
 
     def near_bytes(self, rows: int, cols: int, by_rows: bool) -> int:
         """Near bytes of an operand tile stored as rows x cols; `by_rows`: eight rows are read at once, not columns."""

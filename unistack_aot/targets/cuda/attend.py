@@ -179,9 +179,9 @@ def _use(found: AttentionKernel, writer: KernelWriter) -> tuple[CNode, ...]:
 def _results(found: AttentionKernel, writer: KernelWriter) -> tuple[CNode, ...]:
     """The statements per row and value, in runs of adjacent values."""
     stmt, kind, words = found.stmt, writer.dialect.index_type, writer.printer
-    run = 2 if found.block.kind != "fma" else 4
+    whole = stmt.run > 1
+    run = stmt.run if whole else min(found.block.runs)
     count = stmt.values.extent
-    whole = isinstance(count, int) and count % run == 0
     scope = words.ranges
     scope[stmt.rows.var] = scope["first_col"] = (0, None)
     wide = ResultWide("e", run if whole else 1, writer)
@@ -204,7 +204,8 @@ def _results(found: AttentionKernel, writer: KernelWriter) -> tuple[CNode, ...]:
     )
     if guards:
         inner = (Block(f"if ({' && '.join(guards)})", inner),)
-    return (Block("Heads::for_each_run(state, [&](int row, int col, auto* values)", inner, ");"),)
+    head = f"Heads::for_each_run<{run}>(state, [&](int row, int col, auto* values)"
+    return (Block(head, inner, ");"),)
 
 
 class ResultWide(Wide):

@@ -27,6 +27,12 @@ from unistack_aot.schedule.block_tiles import (
     oriented,
     runs_inside,
 )
+from unistack_aot.schedule.channels_last import (
+    choose_channels_last,
+    over_turned,
+    turned_copy,
+    turned_shape,
+)
 from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.independent import MOVE_OUTSIDE
@@ -34,9 +40,12 @@ from unistack_aot.schedule.last_writer import LAST_WRITER
 from unistack_aot.schedule.many_narrow import assign_roles
 from unistack_aot.schedule.narrow_floats import WIDEN
 from unistack_aot.schedule.narrow_storage import narrow_storage
+from unistack_aot.schedule.operands import operand
 from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.separation import SEPARATE
 from unistack_aot.schedule.split_depth import SPLIT_REDUCE, workspace_shape
+from unistack_aot.schedule.steps import stepped
+from unistack_aot.schedule.stored_runs import STORE_RUNS
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.schedule.transposes import SIDE, TURN
@@ -104,8 +113,8 @@ class Legalizer:
         tiled = self.contraction(kernel, ways)
         if isinstance(tiled, No):
             return [self.roles(closed(kernel, launch))]
-        first, *rest = (closed(each, launch) for each in tiled)
-        return [first, *map(self.roles, rest)]
+        parts = (closed(each, launch) for each in tiled)
+        return [each if each.kernel.group else self.roles(each) for each in parts]
 
     def instead(
         self, kernel: Kernel, chosen: str, offered: Sequence[Way], ways: Mapping[str, str]
@@ -124,7 +133,10 @@ class Legalizer:
         if known not in self.decided:
             kernel = or_same(WIDEN(launch.kernel), launch.kernel)
             found = TURN(kernel, self.ranges)
-            if isinstance(found, No) or way is not LOOPS[0]:
+            steps = stepped(kernel, self.ranges, self.machine, way.most)
+            if not isinstance(steps, No):
+                found, decision = steps
+            elif isinstance(found, No) or way is not LOOPS[0]:
                 found, decision = assign_roles(kernel, self.ranges, self.machine, way.most)
             else:
                 because = "load and store are contiguous along different axes"
@@ -151,7 +163,7 @@ class Legalizer:
         return chosen[0]
 
     def contraction(self, kernel: Kernel, ways: Mapping[str, str]) -> tuple[Kernel, ...] | No:
-        """A contraction over near tiles, if some tile instruction pays; two kernels if its depth is split."""
+        """A contraction over near tiles, if some tile instruction pays, between what goes before and after it."""
         site = find_site(kernel)
         if isinstance(site, No):
             return site
@@ -169,13 +181,31 @@ class Legalizer:
         self.instead(kernel, decision.chosen, tiles, ways)
         tail = kernel.with_body(site.tail)
         tail = or_same(WIDEN(tail), tail).body
-        kernel, site = self.packed(kernel, replace(site, tail=tail), tile)
+        before, kernel, site = self.channels_last(kernel, replace(site, tail=tail), tile)
+        site = runs_inside(kernel, site, fixed, self.ranges)
+        kernel, site = self.packed(kernel, site, tile)
         staged = block_tiled(kernel, site, tile, self.machine, self.ranges)
+        runs = tile.runs(operand(kernel, site, site.b, site.cols, self.ranges).inner)
         if parts == 1:
-            return (staged,)
+            return (*before, STORE_RUNS.sure(staged, runs, self.ranges))
         name = f"w{len(self.buffers)}"
         self.buffers[name] = Buffer(name, site.acc.dtype, workspace_shape(site, parts))
-        return SPLIT_REDUCE.sure(staged, site, name, parts)
+        first, *rest = SPLIT_REDUCE.sure(staged, site, name, parts)
+        return (*before, STORE_RUNS.sure(first, runs, self.ranges), *rest)
+
+    def channels_last(
+        self, kernel: Kernel, site: Site, tile: TileInstruction
+    ) -> tuple[tuple[Kernel, ...], Kernel, Site]:
+        """The site over an operand with channels last, after the kernel that turns it, if that pays."""
+        chosen = choose_channels_last(kernel, site, tile, self.machine, self.ranges)
+        if isinstance(chosen, No):
+            return (), kernel, site
+        found, decision = chosen
+        self.decisions.append(decision)
+        name = f"w{len(self.buffers)}"
+        self.buffers[name] = Buffer(name, tile.element, turned_shape(found))
+        copy = turned_copy(found, tile.element, name)
+        return (copy,), *over_turned(kernel, site, found, tile.element, name)
 
     def rounds_to(self, kernel: Kernel, name: str) -> DType | None:
         """The element type of the tiles whose operand a buffer is, if it is nothing else in the kernel."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from unistack_aot.artifact import manifest
@@ -14,6 +15,7 @@ from unistack_aot.ir.scalar import Name
 from unistack_aot.mcir.monoids import MONOIDS
 from unistack_aot.mcir.nodes import Access, Attend, Contract, Kernel, Loop, Role
 from unistack_aot.mcir.transform import walk
+from unistack_aot.schedule.steps import launched_steps
 from unistack_aot.targets.cuda.dialect import NARROW, WIDE
 from unistack_aot.targets.cuda.printer import DevicePrinter, grid_loops
 from unistack_aot.targets.cuda.spills import LOOPS, LoopWay
@@ -47,7 +49,11 @@ def kernel_text(
     narrow = offsets_fit(kernel, ranges)
     target = DevicePrinter(NARROW if narrow else WIDE, kernel)
     writer = KernelWriter(kernel, target, ranges)
-    body = writer.body(kernel.body)
+    steps, inside = launched_steps(kernel)
+    with ExitStack() as scopes:
+        if steps is not None:
+            scopes.enter_context(writer.scope(steps.var, steps.extent))
+        body = writer.body(inside)
     way = way_of(kernel) or loops.name
     if way == loops.name and loops.rolled:
         body = _rolled(body)
@@ -61,9 +67,11 @@ def kernel_text(
     comments: tuple[CNode, ...] = tuple(Comment(_one_line(label)) for label in origins[:8])
     nodes = (*comments, Block(head, body), Line(f"UA_KERNEL({symbol})"))
     kind: manifest.ParamKind = "dim32" if narrow else "dim64"
+    number: manifest.ParamKind = "step32" if narrow else "step64"
     params = (
         *(manifest.Param(p.name, KINDS[p.access]) for p in kernel.params),
         *(manifest.Param(name, kind) for name in names),
+        *(() if steps is None else (manifest.Param(steps.var, number),)),
     )
     described = manifest.Kernel(
         symbol,
@@ -73,6 +81,7 @@ def kernel_text(
         shared_bytes=str(shared),
         origins=origins,
         far_bytes=text(far_bytes(kernel)),
+        steps="" if steps is None else text(steps.extent),
     )
     return KernelText(render(nodes), target.monoids, described, way)
 
@@ -111,6 +120,9 @@ def prototype(symbol: str, kernel: Kernel, target: DevicePrinter) -> str:
         for p in kernel.params
     ]
     sizes = [f"const {dialect.index_type} {size_name(name)}" for name in dimensions(kernel)]
+    steps, _ = launched_steps(kernel)
+    if steps is not None:
+        sizes.append(f"const {dialect.index_type} {identifier(steps.var)}")
     bound = f"__launch_bounds__({kernel.group})"
     return f'extern "C" __global__ void {bound} {symbol}({", ".join((*pointers, *sizes))})'
 
@@ -139,7 +151,7 @@ def scratch_bytes(target: DevicePrinter) -> int:
 
 def grid_of(kernel: Kernel) -> Dim:
     """The number of blocks."""
-    (outer,) = kernel.body
+    (outer,) = launched_steps(kernel)[1]
     assert isinstance(outer, Loop) and outer.role is Role.GRID
     total: Dim = 1
     for loop in grid_loops(outer):

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from unistack_aot.base.symbolic import bounds, divisible, simplify, symbol, symbols
+from unistack_aot.base.symbolic import bounds, simplify, symbol, symbols
 from unistack_aot.codegen.ctree import Block, CNode, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.ir.scalar import Name
-from unistack_aot.mcir.nodes import Contract, Drain, Fill, Space, Span, Stmt, Stream, Tile
+from unistack_aot.mcir.nodes import Contract, Drain, Fill, Space, Stmt, Stream, Tile
 from unistack_aot.mcir.transform import walk
 from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.targets.cuda.fills import Near, fill_nodes
@@ -174,11 +174,9 @@ def _stream(stream: Stream, tiles: TileKernel, writer: KernelWriter) -> tuple[CN
 
 def _drain(drain: Drain, tiles: TileKernel, writer: KernelWriter) -> tuple[CNode, ...]:
     """The epilogue over this thread's elements, in runs of adjacent columns where results are contiguous."""
-    run = _run(tiles)
+    run = drain.run
     words, kind = writer.printer, writer.dialect.index_type
     rows, cols = drain.rows, drain.cols
-    total = simplify(cols.first + cols.extent, words.ranges)
-    whole = run > 1 and (isinstance(cols.extent, int) or divisible(total, run) or _even(cols, run))
     guards = [
         f"{local} < {words.dim(span.extent)}"
         for local, span in (("row", rows), ("col", cols))
@@ -187,7 +185,7 @@ def _drain(drain: Drain, tiles: TileKernel, writer: KernelWriter) -> tuple[CNode
     scope = words.ranges
     scope[rows.var] = scope["first_col"] = (0, None)
     value = Name(drain.value, tiles.instruction.accumulator)
-    wide = DrainWide("e", run if whole else 1, writer, drain, value)
+    wide = DrainWide("e", run, writer, drain, value)
     inner = wide.body()
     for name in (rows.var, "first_col"):
         del scope[name]
@@ -198,22 +196,11 @@ def _drain(drain: Drain, tiles: TileKernel, writer: KernelWriter) -> tuple[CNode
     )
     guarded: tuple[CNode, ...] = (Block(f"if ({' && '.join(guards)})", place),) if guards else place
     acc = identifier(drain.acc)
-    if whole:
-        head = f"Block::for_each_run({acc}, [&](int row, int col, auto* values)"
+    if run > 1:
+        head = f"Block::for_each_run<{run}>({acc}, [&](int row, int col, auto* values)"
         return (Block(head, guarded, ");"),)
     head = f"Block::for_each({acc}, [&](int row, int col, auto value)"
     return (Block(head, guarded, ");"),)
-
-
-def _run(tiles: TileKernel) -> int:
-    if tiles.instruction.engine == "mma":
-        return 2
-    return 1 if tiles.b_inner else 16 // tiles.instruction.element.bytes
-
-
-def _even(cols: Span, run: int) -> bool:
-    """Whether a shortened last tile still ends at a multiple of `run`."""
-    return divisible(cols.extent, run)
 
 
 class DrainWide(Wide):

@@ -10,7 +10,7 @@ from unistack_aot.base.symbolic import Dim, substitute
 from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
-from unistack_aot.ir.scalar import IndexEntry, Load, Name, Scalar
+from unistack_aot.ir.scalar import IndexEntry, Load, Name, Scalar, index_symbols
 from unistack_aot.mcir.monoids import Monoid
 from unistack_aot.mcir.nodes import Fold, Let, Stmt, Store
 from unistack_aot.mcir.transform import substitute_vars
@@ -100,16 +100,24 @@ class Wide:
         return lines, tuple(values)
 
     def loads(self, loads: tuple[Load, ...]) -> tuple[CNode, ...]:
-        """Wide loads of what is contiguous; the names by which the elements are known from now on."""
+        """Wide loads of what is contiguous, single ones of what all elements share; how they are known from now on."""
         lines: list[CNode] = []
         for load in loads:
-            if not self._wide(load.buffer, load.index):
-                continue
             name = f"in{len(lines)}"
             place = self._first(load.buffer, load.index)
-            lines.append(Line(f"const auto {name} = ua::load<{self.width}>(&{place});"))
-            self.names[load] = f"{name}[{identifier(self.var)}]"
+            if self._wide(load.buffer, load.index):
+                lines.append(Line(f"const auto {name} = ua::load<{self.width}>(&{place});"))
+                self.names[load] = f"{name}[{identifier(self.var)}]"
+            elif self._shared(load):
+                kind = self.dialect.type(load.dtype)
+                lines.append(Line(f"const {kind} {name} = {place};"))
+                self.names[load] = name
         return tuple(lines)
+
+    def _shared(self, load: Load) -> bool:
+        """Whether a load is the same for all elements of the vector."""
+        plain = all(not isinstance(entry, Scalar) for entry in load.index)
+        return plain and self.var not in index_symbols(load)
 
     def _loop(self, inner: tuple[CNode, ...]) -> tuple[CNode, ...]:
         var = identifier(self.var)

@@ -14,7 +14,7 @@
 //     for_each_score(scores, f(query, key, float& value))   scale, bias, mask (-INFINITY) in place; tile coordinates
 //     absorb(state, scores, v, scratch)   adds this tile of keys and values; overwrites scores
 //     finish(state)                       divides by the sums. A row whose scores were all -INFINITY becomes NaN, as softmax does
-//     for_each_run(state, f(query, col, float* values))     the results, `run` adjacent columns at a time
+//     for_each_run<RUN>(state, f(query, col, float* values))     the results, RUN (as of the tile: `run`, or 8) adjacent columns at a time
 // Barriers: after the tiles are filled, before scores_of; and after absorb, before the tiles are filled again.
 #pragma once
 #include "math.cuh"
@@ -146,9 +146,9 @@ struct MmaAttention {
                 UA_UNROLL
                 for (int e = 0; e < 4; e++) state.output.at[i][j][e] /= state.rows.sum[i * 2 + e / 2];
     }
-    template <class F>
+    template <int RUN = run, class F>
     UA_DEVICE void for_each_run(State& state, F f) {
-        OutputTile::for_each_run(state.output, f);
+        OutputTile::template for_each_run<RUN>(state.output, f);
     }
 };
 
@@ -201,9 +201,9 @@ struct FmaAttention {
             UA_UNROLL
             for (int j = 0; j < VALUE_DIM / 8; j++) state.output.at[i][j] /= state.rows.sum[i];
     }
-    template <class F>
+    template <int RUN = run, class F>
     UA_DEVICE void for_each_run(State& state, F f) {
-        OutputTile::for_each_run(state.output, f);
+        OutputTile::template for_each_run<RUN>(state.output, f);
     }
 };
 

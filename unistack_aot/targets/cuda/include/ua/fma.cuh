@@ -6,7 +6,7 @@
 //     Accumulator acc; acc.clear();           registers: TM * TN of T
 //     mma(acc, a, b)                          adds the product of the tiles at a and b. Barriers around it are the caller's.
 //     for_each(acc, f(row, col, T& value))    this thread's elements, block coordinates
-//     for_each_run(acc, f(row, col, T* values))   the same by runs of `run` adjacent columns: 16 bytes if B is k_outer, else 1
+//     for_each_run<RUN>(acc, f(row, col, T* values))   the same by runs of RUN = `run` adjacent columns: 16 bytes if B is k_outer, else 1
 //
 // Ownership. Threads form a BM/TM x BN/TN grid, a warp 4 x 8 of it (2 x 16 and so on where BN/TN is less than 8). Along a k_outer
 // operand a thread owns groups of 16 bytes, spread evenly; along a k_inner one, every (B?/T?)-th row: in both cases the shared
@@ -135,8 +135,9 @@ struct FmaTile {
             for (int j = 0; j < TN; j++) f(row_of(i, m), col_of(j, n), acc.at[i][j]);
     }
 
-    template <class F>
+    template <int RUN = run, class F>
     UA_DEVICE void for_each_run(Accumulator& acc, F f) {
+        static_assert(RUN == run, "a thread owns runs of this length only");
         const int m = thread_m(), n = thread_n();
         UA_UNROLL
         for (int i = 0; i < TM; i++)

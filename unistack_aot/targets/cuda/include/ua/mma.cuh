@@ -10,7 +10,8 @@
 //     mma_registers(acc, left, b)                 the same with A = left, float [tiles_m][BK / 8][4] laid out like an accumulator of
 //                                                 BK columns (rounded to T); BTile must be k_outer
 //     for_each(acc, f(row, col, float& value))    this thread's elements, block coordinates
-//     for_each_run(acc, f(row, col, float* values))   the same by runs of `run` = 2 adjacent columns
+//     for_each_run<RUN>(acc, f(row, col, float* values))   the same by runs of RUN adjacent columns: 2 (`run`), or 8 after an exchange
+//                                                 between lanes, so that 16-bit results leave in whole sectors; all lanes call f
 //
 // Ownership (PTX ISA, m16n8k16 and m16n8k8): inside each 16 x 8 piece, lane l owns columns 2 * (l % 4) and the next of rows l / 4 and
 // l / 4 + 8. Warp w is at (w % WARPS_M, w / WARPS_M).
@@ -108,15 +109,47 @@ struct MmaTile {
     }
 #endif
 
-    template <class F>
+    template <int RUN = run, class F>
     UA_DEVICE void for_each_run(Accumulator& acc, F f) {
-        const int row = first_row() + lane_index() / 4, col = first_col() + lane_index() % 4 * 2;
+        static_assert(RUN == 2 || (RUN == 8 && tiles_n % 2 == 0), "runs are 2 long, or 8 out of pairs of pieces");
+        const int row = first_row() + lane_index() / 4, quad = lane_index() % 4;
         UA_UNROLL
         for (int i = 0; i < tiles_m; i++)
             UA_UNROLL
-            for (int j = 0; j < tiles_n; j++)
-                UA_UNROLL
-                for (int half = 0; half < 2; half++) f(row + i * 16 + half * 8, col + j * 8, &acc.at[i][j][half * 2]);
+            for (int j = 0; j < tiles_n; j += RUN == 2 ? 1 : 2) {
+                if constexpr (RUN == 2) {
+                    const int col = first_col() + j * 8 + quad * 2;
+                    f(row + i * 16, col, &acc.at[i][j][0]);
+                    f(row + i * 16 + 8, col, &acc.at[i][j][2]);
+                } else {
+                    float values[8];
+                    row_of_pieces(values, acc.at[i][j], acc.at[i][j + 1]);
+                    f(row + i * 16 + quad % 2 * 8, first_col() + (j + quad / 2) * 8, values);
+                }
+            }
+    }
+
+    // Two neighbouring 16 x 8 pieces, shared by rows: of a quad, lanes 0 and 1 get rows l / 4 and l / 4 + 8 of the first piece, lanes
+    // 2 and 3 those of the second. Each lane keeps what is in its row, then in its piece, and gives the rest away.
+    UA_DEVICE void row_of_pieces(float (&values)[8], const float (&first)[4], const float (&second)[4]) {
+        const bool lower = lane_index() % 2, right = lane_index() / 2 % 2;
+        float half[2][4];
+        halves_of_row(half[0], first, lower);
+        halves_of_row(half[1], second, lower);
+        UA_UNROLL
+        for (int e = 0; e < 4; e++) {
+            const float got = __shfl_xor_sync(all_lanes, right ? half[0][e] : half[1][e], 2);
+            values[e] = right ? got : half[0][e];
+            values[4 + e] = right ? half[1][e] : got;
+        }
+    }
+    UA_DEVICE void halves_of_row(float (&half)[4], const float (&piece)[4], bool lower) {
+        UA_UNROLL
+        for (int e = 0; e < 2; e++) {
+            const float got = __shfl_xor_sync(all_lanes, lower ? piece[e] : piece[2 + e], 1);
+            half[e] = lower ? got : piece[e];
+            half[2 + e] = lower ? piece[2 + e] : got;
+        }
     }
 
     template <class F>

@@ -6,6 +6,7 @@
 #include "ua/contract_nest.h"
 #include "ua/conv.h"
 #include "ua/half.h"
+#include "ua/lanes.h"
 #include "ua/math.h"
 #include "ua/pack.h"
 #include "ua/pool_threads.h"
@@ -59,6 +60,15 @@ void folds_f32(const float* x, int64_t n, double* out) {
 
 int64_t sum_i64(const int64_t* x, int64_t n) {
     return ua::fold<ua::Sum<int64_t>>(n, [&](int64_t i) { return x[i]; });
+}
+
+// sums[n] = x[k] rows[k][n], for 16, 48 and 64 lanes
+void lane_sums(const float* rows, const float* x, int64_t k, int n, float* sums) {
+    const auto row = [&](int64_t i) { return rows + i * n; };
+    const auto weight = [&](int64_t i) { return x[i]; };
+    if (n == 16) ua::lane_sums<16>(sums, k, row, weight);
+    else if (n == 48) ua::lane_sums<48>(sums, k, row, weight);
+    else ua::lane_sums<64>(sums, k, row, weight);
 }
 
 int panel_width() { return ua::kPanel; }

@@ -112,6 +112,28 @@ def test_tokens_of_patches_are_no_channels(tmp_path: Path) -> None:
     assert len(tiled) == 2, "the convolution and the product"
 
 
+def test_slices_of_a_large_constant(tmp_path: Path) -> None:
+    """A constant of more than a mebibyte with several readers stays one array: each product packs its part."""
+    forms = Forms()
+    x, whole = forms.given("x", 5, 512), forms.weight(1024, 320)
+    bounds = {"none": 0, "half": 512, "all": 1024, "left": 7, "right": 270}
+    forms.weights += [numpy_helper.from_array(np.array([v]), k) for k, v in bounds.items()]
+    forms.weights += [numpy_helper.from_array(np.array([k]), f"axis{k}") for k in (0, 1)]
+
+    def part(first: str, last: str, axis: int) -> str:
+        name = f"{first}_{last}"
+        forms.nodes.append(helper.make_node("Slice", [whole, first, last, f"axis{axis}"], [name]))
+        return name
+
+    forms.add("MatMul", x, part("none", "half", 0))
+    forms.add("MatMul", x, part("half", "all", 0))
+    forms.add("MatMul", forms.given("deep", 5, 1024), part("left", "right", 1))
+    forms.check(tmp_path)
+    session = load(tmp_path / "forms.pkg", device="cpu", threads=1)
+    launches = session.package.manifest.variants[0].launches
+    assert len(launches) == 3, "nothing is packed at run time"
+
+
 @pytest.mark.parametrize("units", [128, 48, 20])
 def test_recurrences(units: int, tmp_path: Path) -> None:
     """Units in blocks of 64 and of 16, and a number that no block divides; rows that end early."""

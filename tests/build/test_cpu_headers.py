@@ -223,6 +223,10 @@ def test_folds(lib: ctypes.CDLL, n: int) -> None:
     ]
     want += [top, total, wide.mean(), wide.var(), top + math.log(total)]
     np.testing.assert_allclose(out, want, rtol=3e-5, atol=3e-5)
+    for lanes in (16, 48, 64):
+        rows, sums = f32(n, lanes), f32(lanes)
+        lib.lane_sums(ptr(rows), ptr(x), ctypes.c_int64(n), lanes, ptr(sums))
+        np.testing.assert_allclose(sums, wide @ rows, rtol=3e-5, atol=3e-4)
 
 
 def test_folds_propagate_nan_and_infinity(lib: ctypes.CDLL) -> None:

@@ -37,6 +37,16 @@ kernel rows(x: f32[64, 4096] far) -> y: f32[64] far {
   for i in 64 role=grid { s = fold sum over j in 4096 role=ROLE of x[i, j]  y[i] = s }
 }
 """
+STEPS = """
+kernel steps(w: f32[256, 256] far) -> y: f32[101, 256] far {
+  for t in 100 role=seq {
+    for i in 4 role=ROLE, l in 64 role=vector {
+      s = fold sum over k in 256 of w[k, 64*i + l] * y[t, k]
+      y[t + 1, 64*i + l] = s
+    }
+  }
+}
+"""
 VIEWS = "x[i, k], w[j//16, k, j%16]"
 PRODUCT = """
 kernel product(x: f32[192, 512] far, w: f32[16, 512, 16] far) -> y: f32[192, 256] far {
@@ -116,6 +126,17 @@ def test_tasks_are_shared_in_whole_turns() -> None:
     assert work[1] == pytest.approx(2 * work[2]) == pytest.approx(4 * work[4])
     assert work[3] == work[2]  # four tasks take three cores two turns
     assert times[1].rounds == 4 and times[3].rounds == 2
+
+
+def test_cores_that_share_every_step_meet_after_each() -> None:
+    shared, alone = (
+        predict_kernel(kernel(STEPS, ROLE=role), CPU, units=2) for role in ("grid", "seq")
+    )
+    assert seconds_of(shared, "barrier") == pytest.approx(100 * CPU.barrier_cost().value)
+    assert seconds_of(shared, "instructions") == pytest.approx(
+        seconds_of(alone, "instructions") / 2
+    )
+    assert seconds_of(alone, "barrier") == 0
 
 
 def test_multiply_adds_run_at_the_measured_rate() -> None:

@@ -14,10 +14,12 @@ from unistack_aot.mcir.evaluate import evaluate_kernel
 from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Role
 from unistack_aot.mcir.parse import parse_kernel
+from unistack_aot.mcir.transform import walk
 from unistack_aot.ops.op import TensorOp
 from unistack_aot.ops.recurrent import Gru, Lstm
 from unistack_aot.ops.samples import parse_type
 from unistack_aot.ops.scatter import ScatterElements, ScatterNd
+from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.independent import MOVE_OUTSIDE
 from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.recurrences import step_weights
@@ -106,6 +108,28 @@ def test_iterations_that_meet_stay_inside(access: str, outside: str) -> None:
     assert isinstance(loop, Loop)
     assert loop.var == outside
     assert (loop.role is Role.MAP) == (outside != "t")
+
+
+@pytest.mark.parametrize(("op", "types"), [case[:2] for case in CASES[:2]])
+def test_workers_that_share_steps_keep_values(op: TensorOp, types: tuple[str, ...]) -> None:
+    """Loops over tasks lie inside the ordered loop, and nothing else changes; without sharing there are none."""
+    kernel = lowered(op, types)
+    shared = assign_roles(kernel, {}, WideWorkers(task=1, steps=True))
+    (ordered,) = shared.body
+    assert isinstance(ordered, Loop) and ordered.role is Role.SEQ
+    tasks = [s for s in walk(ordered.body) if isinstance(s, Loop) and s.role is Role.GRID]
+    assert len(tasks) == 2 * len(kernel.body[0].body), "the first step, and the others"  # type: ignore[union-attr]
+    alone = assign_roles(kernel, {}, WideWorkers(task=1))
+    assert not any(isinstance(s, Loop) and s.role is Role.GRID for s in walk(alone.body))
+    random = np.random.default_rng(3)
+    given = {
+        p.name: random.standard_normal(p.shape).astype(np.float32)  # type: ignore[arg-type]
+        for p in kernel.params
+        if p.access is Access.IN
+    }
+    found, wanted = (evaluate_kernel(k, given, {}) for k in (shared, kernel))
+    for name, want in wanted.items():
+        np.testing.assert_array_equal(found[name], want)
 
 
 @pytest.mark.parametrize(("units", "size"), [(256, 64), (96, 32), (48, 16), (20, None)])

@@ -21,13 +21,15 @@ SERIES, AROUND = 10.0, 2.5
 class Work:
     """Seconds of one core by term, all tasks together; the number of tasks.
 
-    `again` holds the bytes of a buffer that are read after the first time.
-    `entries` are the map entries that each term was computed from.
+    `regions` counts how often cores begin such tasks together and meet at their end. `again` holds
+    the bytes of a buffer that are read after the first time. `entries` are the map entries that each term was
+    computed from.
     """
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     again: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     tasks: int = 1
+    regions: float = 0.0
     entries: dict[str, tuple[Property, ...]] = field(
         default_factory=dict[str, tuple[Property, ...]]
     )

@@ -80,6 +80,7 @@ class Core:
         self.work.entries.update(self.rates.entries)
         self.ranges: dict[str, tuple[int | None, int | None]] = {}
         self.pending: dict[str, Contract] = {}
+        self.tasks = 0  # of the loops over tasks around; 0 outside of them
 
     # --- statements ---------------------------------------------------------------------------------
 
@@ -116,8 +117,9 @@ class Core:
     def loop(self, loop: Loop, times: float) -> None:
         """A loop by its role."""
         count = ceil(self.size(loop.extent) / loop.step)
+        around = self.tasks
         if loop.role is Role.GRID:
-            self.work.tasks *= max(1, count)
+            self.share(max(1, count), times)
         folds = any(isinstance(s, Fold) for s in loop.body)
         self.inside(loop.var, loop.extent)
         if all(isinstance(s, Let | Store) for s in loop.body):
@@ -126,6 +128,13 @@ class Core:
             self.lanes(loop, count, times)
         else:
             self.body(loop.body, times * count)
+        self.tasks = around
+
+    def share(self, count: int, times: float) -> None:
+        """Tasks for cores: those of nested loops multiply, and cores meet once for all of them."""
+        self.work.regions += 0 if self.tasks else times
+        self.tasks = max(1, self.tasks) * count
+        self.work.tasks = max(self.work.tasks, self.tasks)
 
     def inside(self, var: str, extent: Dim) -> None:
         """Declare the range of a loop variable."""

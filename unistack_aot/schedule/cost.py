@@ -88,7 +88,7 @@ def _on_cores(kernel: Kernel, machine: Machine, held: Mapping[str, str], units: 
     if busy > 1:  # else the caller does it all
         launch, barrier = machine.launch_cost(), machine.barrier_cost()
         terms.append(Term("launch", launch.value, (launch,)))
-        terms.append(Term("barrier", barrier.value, (barrier,)))
+        terms.append(Term("barrier", work.regions * barrier.value, (barrier,)))
     ordered = tuple(sorted(terms, key=lambda term: (-term.seconds, term.name)))
     seconds = sum(term.seconds for term in terms)
     return Prediction(seconds, ordered, turns, Occupancy(1, "units.count", 1.0))

@@ -44,12 +44,14 @@ class WideWorkers:
     """Numbers the choice depends on.
 
     `task` is the least number of scalar operations worth handing to another worker (its wake-up cost in work);
-    `chunk` the elements of a one-dimensional loop given to a worker at once.
+    `chunk` the elements of a one-dimensional loop given to a worker at once. With `steps`, workers share the nests
+    of an ordered loop and meet after each; else one of them runs the loop.
     """
 
     task: int = 16384
     chunk: int = 8192
     tasks: int = 64
+    steps: bool = False
 
 
 def assign_roles(kernel: Kernel, ranges: Ranges, numbers: WideWorkers) -> Kernel:
@@ -60,13 +62,30 @@ def assign_roles(kernel: Kernel, ranges: Ranges, numbers: WideWorkers) -> Kernel
 
 def _nest(kernel: Kernel, stmt: Stmt, ranges: Ranges, numbers: WideWorkers) -> Stmt:
     if not isinstance(stmt, Loop) or stmt.role is not Role.MAP:
-        return _inner(kernel, (stmt,), ranges)[0]
+        return _step_by_step(kernel, stmt, ranges, numbers)
     loop = _flatten(kernel, lanes_innermost(kernel, stmt, ranges), ranges)
     if not _deep(loop):
         return _single(kernel, loop, ranges, numbers)
     if _work(loop) < numbers.task:
         return _inner(kernel, (loop,), ranges)[0]
     return _grid(kernel, loop, ranges, numbers.tasks)
+
+
+def _step_by_step(kernel: Kernel, stmt: Stmt, ranges: Ranges, numbers: WideWorkers) -> Stmt:
+    """An ordered loop outside of all tasks: the nests of a step are shared, or all of it is one worker's."""
+    if not numbers.steps:
+        return _inner(kernel, (stmt,), ranges)[0]
+    match stmt:
+        case Loop(role=Role.SEQ):
+            stmt = or_same(UNSWITCH(stmt), stmt)
+            inside = _with(ranges, stmt)
+            return replace(stmt, body=tuple(_nest(kernel, s, inside, numbers) for s in stmt.body))
+        case When():
+            yes = tuple(_nest(kernel, s, ranges, numbers) for s in stmt.body)
+            no = tuple(_nest(kernel, s, ranges, numbers) for s in stmt.otherwise)
+            return replace(stmt, body=yes, otherwise=no)
+        case _:
+            return _inner(kernel, (stmt,), ranges)[0]
 
 
 def _flatten(kernel: Kernel, loop: Loop, ranges: Ranges) -> Loop:

@@ -63,21 +63,17 @@ def _packed_batch(site: Site) -> tuple[Axis, ...]:
 
 
 def pack_constant(site: Site, depth: Depth, layout: Layout, array: Array) -> Array | None:
-    """The packed panels of a constant whose index is a permutation of the loops; None if it is not."""
-    env = {axis.var: symbol(axis.var) for axis in (*site.batch, *site.cols, *site.depth)}
+    """The packed panels of a constant, or of a slice of one, that the loops run through; None if they do not."""
     wanted = (*_packed_batch(site), *site.cols, *site.depth)
-    entries = [next((v for v, s in env.items() if s == e), None) for e in site.b.load.index]
-    names = [axis.var for axis in wanted]
-    loose = [k for k, e in enumerate(site.b.load.index) if e == 0 and array.shape[k] == 1]
-    array = array.reshape([n for k, n in enumerate(array.shape) if k not in loose])
-    entries = [e for k, e in enumerate(entries) if k not in loose]
-    if (
-        sorted(filter(None, entries)) != sorted(names)
-        or None in entries
-        or site.b.within is not None
-    ):
+    found = [_part_of_axis(entry, wanted) for entry in site.b.load.index]
+    if site.b.within is not None or any(each is None for each in found):
         return None
-    moved = array.transpose([entries.index(name) for name in names]).astype(np.float32)
+    parts = [each for each in found if each is not None]
+    names, order = [name for name, _ in parts if name], [axis.var for axis in wanted]
+    if sorted(names) != sorted(order):
+        return None
+    array = array[tuple(part for _, part in parts)]
+    moved = array.transpose([names.index(name) for name in order]).astype(np.float32)
     batch, cols = len(_packed_batch(site)), len(site.cols)
     moved = moved.reshape(*moved.shape[:batch], -1, *moved.shape[batch + cols :])
     moved = _ordered_depth(moved, batch + 1, site, depth, layout)
@@ -86,6 +82,19 @@ def pack_constant(site: Site, depth: Depth, layout: Layout, array: Array) -> Arr
     flat = np.pad(flat, [(0, 0)] * batch + [(0, pad), (0, 0)])
     panels = flat.reshape(*flat.shape[:batch], -1, PANEL, flat.shape[-1])
     return np.ascontiguousarray(np.swapaxes(panels, -1, -2))
+
+
+def _part_of_axis(entry: Dim | Scalar, axes: tuple[Axis, ...]) -> tuple[str, slice | int] | None:
+    """The loop that runs through an axis ("": none) and where; None if it does so otherwise than step by step."""
+    if isinstance(entry, int):
+        return "", entry
+    if isinstance(entry, Scalar):
+        return None
+    for axis in axes:
+        first = entry - symbol(axis.var)
+        if isinstance(first, int) and isinstance(axis.extent, int):
+            return axis.var, slice(first, first + axis.extent)
+    return None
 
 
 def _ordered_depth(array: Array, first: int, site: Site, depth: Depth, layout: Layout) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
-from unistack_aot.base.dtypes import DType
+from unistack_aot.base.dtypes import DType, f32
 from unistack_aot.base.symbolic import bounds
 from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
 from unistack_aot.codegen.expr import identifier
@@ -12,6 +12,7 @@ from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.ir.scalar import Name, Scalar, postorder
 from unistack_aot.mcir.nodes import Axis, Fold, Let, Loop, Stmt
 from unistack_aot.mcir.transform import scalars
+from unistack_aot.targets.cpu.lane_sums import weighted_rows
 
 MOST_TAPS = (
     64  # points of a window that are written out, so that the lanes' states stay in registers
@@ -82,6 +83,9 @@ class Lanes:
     def fold(self, fold: Fold) -> tuple[CNode, ...]:
         """A fold with one state per lane: the loops over its axes around a vector loop over lanes."""
         monoid, kinds = self.writer.monoid(fold)
+        rows = weighted_rows(fold, self.loop, self.held, self.writer)
+        if rows is not None:
+            return self.keep(fold.states[0], f32), rows
         before = self.read(fold.values)
         starts = monoid.identity(kinds)
         var = identifier(self.loop.var)

@@ -18,7 +18,7 @@ from unistack_aot.hw.roofline import Prediction
 from unistack_aot.ir.scalar import Call, Load, Scalar, transform
 from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.layout import PLAIN, Layout
-from unistack_aot.mcir.nodes import Kernel, Param, Stmt, Store
+from unistack_aot.mcir.nodes import Kernel, Loop, Param, Role, Stmt, Store
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import map_scalars, rename_buffers
 from unistack_aot.mcir.winograd import Form
@@ -75,7 +75,7 @@ class Legalizer:
     buffers: dict[str, Buffer]
     constants: dict[str, Array]
     fast: bool
-    known: dict[Kernel, Kernel] = field(default_factory=dict)
+    known: dict[tuple[Kernel, WideWorkers], Kernel] = field(default_factory=dict)
     decisions: list[Decision] = field(default_factory=list)
     choices: dict[str, Choice] = field(default_factory=dict)
     picks: Picks = field(default_factory=dict[str, Pick])
@@ -105,6 +105,7 @@ class Legalizer:
         kernel = or_same(WIDEN(kernel), kernel)
         site = find_site(kernel)
         packing: list[Launch] = []
+        workers = WideWorkers()
         heads = find_attention(kernel)
         if isinstance(heads, AttentionSite) and attention_fits(kernel, heads, self.ranges):
             kernel = self.attention(launch, kernel, heads)
@@ -116,15 +117,16 @@ class Legalizer:
                 packing, kernel = tiles
         else:
             kernel = self.recurrence(kernel)
+            workers = self.sharing(launch, kernel)
         fresh = closed(kernel, launch)
-        return [*(self.roles(p) for p in packing), self.roles(fresh)]
+        return [*(self.roles(p, WideWorkers()) for p in packing), self.roles(fresh, workers)]
 
-    def roles(self, launch: Launch) -> Launch:
+    def roles(self, launch: Launch, workers: WideWorkers) -> Launch:
         """Loop roles of one launch; equal kernels are decided once."""
-        if launch.kernel not in self.known:
-            found = assign_roles(launch.kernel, self.ranges, WideWorkers())
-            self.known[launch.kernel] = canonical(found)
-        return replace(launch, kernel=self.known[launch.kernel])
+        key = launch.kernel, workers
+        if key not in self.known:
+            self.known[key] = canonical(assign_roles(launch.kernel, self.ranges, workers))
+        return replace(launch, kernel=self.known[key])
 
     def contraction(
         self, launch: Launch, kernel: Kernel, site: Site
@@ -190,12 +192,10 @@ class Legalizer:
         """The way to take among those of a launch; what was decided and could be measured is noted."""
         kinds = (self.buffers[name].kind.name for name in launch.args)
         key = content_key(launch.kernel, *kinds, str(sorted(self.ranges.items())))
-        tops = {name: top for name, (_, top) in self.ranges.items()}
-        sizes = {n: usual_size(t if isinstance(t, int) else None) for n, t in tops.items()}
 
         def cost(name: str) -> Prediction:
             if (key, name) not in self.predicted:
-                self.predicted[key, name] = predict_kernel(made(ways[name]), self.machine, sizes)
+                self.predicted[key, name] = self.cost(made(ways[name]))
             return self.predicted[key, name]
 
         near = tuple(ways) if self.whole else near
@@ -207,6 +207,12 @@ class Legalizer:
         self.choices[key] = replace(choice, writes=(*known.writes, *choice.writes))
         self.decisions.append(decision)
         return way
+
+    def cost(self, kernel: Kernel) -> Prediction:
+        """The predicted time at the usual sizes of symbols."""
+        tops = {name: top for name, (_, top) in self.ranges.items()}
+        sizes = {n: usual_size(t if isinstance(t, int) else None) for n, t in tops.items()}
+        return predict_kernel(kernel, self.machine, sizes)
 
     def depthwise(self, kernel: Kernel, site: Site) -> Kernel:
         """Weights of a depthwise convolution in the activations' channel blocks, so that lanes read neighbours."""
@@ -227,6 +233,27 @@ class Legalizer:
             if buffer.kind is Kind.CONSTANT and buffer.constant and buffer.dtype is f32:
                 kernel = self.laid(kernel, name, layout)
         return kernel
+
+    def sharing(self, launch: Launch, kernel: Kernel) -> WideWorkers:
+        """Whether cores share every step of an ordered loop and meet after it, or one of them runs the loop."""
+        if not any(isinstance(stmt, Loop) and stmt.role is Role.SEQ for stmt in kernel.body):
+            return WideWorkers()
+
+        def made(workers: WideWorkers) -> Kernel:
+            return assign_roles(kernel, self.ranges, workers)
+
+        ways = {
+            "steps on one core": WideWorkers(),
+            "steps shared by cores": WideWorkers(steps=True),
+        }
+        alone, shared = (made(workers) for workers in ways.values())
+        if alone == shared:
+            return WideWorkers()
+        if self.cost(shared).seconds < self.cost(alone).seconds:
+            ways = dict(reversed(ways.items()))
+        subject = ", ".join(launch.origins[:2]) or launch.label
+        words = "a step needs the one before it: cores meet after each"
+        return self.chosen("steps", subject, launch, ways, made, tuple(ways), words)
 
     def laid(self, kernel: Kernel, operand: str, layout: Layout) -> Kernel:
         """The kernel with a constant operand in this layout."""

@@ -8,6 +8,7 @@
 #include <ua/conv.h>
 #include <ua/half.h>
 #include <ua/index.h>
+#include <ua/lanes.h>
 #include <ua/math.h>
 #include <ua/pool.h>
 #include <ua/vec.h>

@@ -24,6 +24,7 @@ from unistack_aot.aicf.op import Input
 from unistack_aot.base.errors import UnistackError, Unsupported
 from unistack_aot.check.checker import Excuses
 from unistack_aot.check.compare import difference
+from unistack_aot.check.conditioning import Conditioning
 from unistack_aot.check.oracles import Runtime, bound, exact
 from unistack_aot.check.tolerance import Rounding, bounds
 from unistack_aot.check.verdict import OutputResult
@@ -176,7 +177,7 @@ class Judge:
 
     def excused(self, name: str, got: Array) -> bool:
         """Whether rounding errors anywhere in the graph may lead to this result."""
-        judge = Excuses(Rounding(), self.graph, self.feeds)
+        judge = Excuses(Conditioning(Rounding(), self.graph, self.feeds))
         limit = self.limits[name].ulps * self.slack
         result = OutputResult("", name, got.dtype.name, np.inf, limit, "float64", False)
         with np.errstate(all="ignore"):
@@ -205,7 +206,7 @@ def optimised_outputs(model: onnx.ModelProto, feeds: Feeds) -> Outputs | None:
         found = session.run(names, {k: v for k, v in feeds.items() if k in wanted})
     except Exception:  # its exceptions have no common base but this
         return None
-    return dict(zip(names, found, strict=True))
+    return dict(zip(names, map(np.asarray, found), strict=True))
 
 
 def examine(
@@ -323,10 +324,11 @@ def cut(model: onnx.ModelProto, outputs: list[str]) -> onnx.ModelProto:
     graph.node.extend(reversed(kept))
     del graph.output[:]
     graph.output.extend(types[n] for n in outputs if n in types)
-    for field in (graph.input, graph.initializer):
-        held = [v for v in field if v.name in needed]
-        del field[:]
-        field.extend(held)
+    inputs = [v for v in graph.input if v.name in needed]
+    held = [v for v in graph.initializer if v.name in needed]
+    del graph.input[:], graph.initializer[:]
+    graph.input.extend(inputs)
+    graph.initializer.extend(held)
     return fresh
 
 

@@ -217,7 +217,9 @@ def masked(b: Builder, scores: Value, lead: list[Extent], rows: int, keys: int) 
         shape = [*(1 if len(lead) > 1 and k else d for k, d in enumerate(lead)), 1, keys]
         keep = b.node("Cast", [b.input("int64", shape, (0, 2))], to=1)
         hidden = b.node("Sub", [b.constant(np.asarray(1, np.float32)), keep])
-        return b.node("Add", [scores, b.node("Mul", [hidden, b.constant(np.float32([-1e4]))])])
+        return b.node(
+            "Add", [scores, b.node("Mul", [hidden, b.constant(np.asarray([-1e4], np.float32))])]
+        )
     return b.node("Mul", [scores, nodes.companion(b, scores)])
 
 

@@ -34,7 +34,7 @@ CODES = {
     "uint8": TensorProto.UINT8,
     "bool": TensorProto.BOOL,
 }
-NAMES = {code: name for name, code in CODES.items()}
+NAMES: Mapping[int, str] = {code: name for name, code in CODES.items()}
 ATTEMPTS, APART = 20, 1 << 40  # seeds that are tried where one gives no valid model
 SYMBOLS = {"N": (1, 3), "S": (5, 2)}  # two bindings of every symbolic dimension
 
@@ -258,9 +258,10 @@ class Builder:
         for k, dim in enumerate(kind.tensor_type.shape.dim):
             known = dim.dim_value if dim.HasField("dim_value") else dim.dim_param
             shape.append(known or (0 if dim.HasField("dim_value") else f"{name}_{k}"))
-        if 0 in shape or kind.tensor_type.elem_type not in NAMES:
+        element = kind.tensor_type.elem_type
+        if 0 in shape or element not in NAMES:
             raise Unfit
-        return Value(name, NAMES[kind.tensor_type.elem_type], tuple(shape))
+        return Value(name, NAMES[element], tuple(shape))
 
     # --- the finished model ------------------------------------------------------------------------
 

@@ -6,6 +6,7 @@ Not here: contractions, windows, blocks and regions (random_blocks.py).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -386,7 +387,7 @@ def scatter(b: Builder) -> Value:
     """ScatterElements and ScatterND at distinct places, or with a reduction."""
     x = b.pick(lambda v: v.rank >= 1 and v.fixed and v.dtype == "float32" and v.size() < 5000)
     shape = [d for d in x.shape if isinstance(d, int)]
-    how = {"reduction": b.random.choice(("add", "mul"))} if b.chance(0.4) else {}
+    how: dict[str, Any] = {"reduction": b.random.choice(("add", "mul"))} if b.chance(0.4) else {}
     if b.opset < 16:
         how = {}
     if b.chance(0.5):
@@ -424,7 +425,9 @@ def odd(b: Builder) -> Value:
     if form == 4:
         x = b.pick(lambda v: v.rank >= 1)
         shape = b.node("Shape", [x])
-        return b.node("Mul", [b.node("Cast", [shape], to=1), b.constant(np.float32([0.5]))])
+        return b.node(
+            "Mul", [b.node("Cast", [shape], to=1), b.constant(np.asarray([0.5], np.float32))]
+        )
     x = b.real(1)
     n = b.node("Gather", [b.node("Shape", [x]), b.constant(np.asarray(0))], axis=0)
     one = [b.constant(np.asarray(k)) for k in (0, 1)]

@@ -151,11 +151,12 @@ def resize(b: Builder) -> Value:
         raise Unfit
     mode = b.random.choice(("nearest", "linear", "cubic") if x.rank == 4 else ("nearest", "linear"))
     where = b.random.choice(("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"))
-    options = {"mode": mode, "coordinate_transformation_mode": where}
+    options: dict[str, Any] = {"mode": mode, "coordinate_transformation_mode": where}
     if mode == "nearest":
         options["nearest_mode"] = b.random.choice(("floor", "round_prefer_floor", "ceil"))
     scales = [1.0, 1.0, *(b.random.choice((1.0, 2.0, 0.5, 1.5)) for _ in range(x.rank - 2))]
     if b.opset < 18 or b.chance(0.5):
         return b.node("Resize", [x, None, b.constant(np.asarray(scales, np.float32))], **options)
-    sizes = [*x.shape[:2], *(b.extent(9) for _ in range(x.rank - 2))]
+    lead = [n for n in x.shape[:2] if isinstance(n, int)]
+    sizes = [*lead, *(b.extent(9) for _ in range(x.rank - 2))]
     return b.node("Resize", [x, None, None, b.ints(sizes)], **options)

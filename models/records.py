@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from onnx import ModelProto
 
@@ -93,12 +94,12 @@ def read(path: Path) -> dict[str, Record]:
     return {name: _record(values) for name, values in stored.items()}
 
 
-def _record(values: Mapping[str, object]) -> Record:
+def _record(values: Mapping[str, Any]) -> Record:
     findings = {
-        device: Finding(**{**entry, "found": Judged(**entry["found"])})
-        for device, entry in dict(values["findings"]).items()  # type: ignore[call-overload]
+        device: Finding(Judged(**entry["found"]), entry["day"], entry["version"], entry["compiler"])
+        for device, entry in values["findings"].items()
     }
-    return Record(**{**values, "findings": findings})  # type: ignore[arg-type]
+    return Record(values["content"], values["nodes"], values["operators"], findings)
 
 
 def write(path: Path, records: Mapping[str, Record]) -> None:

@@ -85,7 +85,7 @@ def main(arguments: list[str]) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="scripts/bench.py",
-        description=__doc__.split("\n\n", maxsplit=1)[0],
+        description=(__doc__ or "").split("\n\n", maxsplit=1)[0],
         epilog="example: scripts/bench.py --models resnet50 bert_base --threads 2",
     )
     parser.add_argument("--models", nargs="+", default=DEFAULT, metavar="NAME")

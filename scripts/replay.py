@@ -13,7 +13,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 @contextlib.contextmanager
-def tree(commit: str, scratch: Path) -> Iterator[Path]:
+def tree(commit: str, scratch: Path) -> Generator[Path]:
     """A checkout of a commit, removed afterwards."""
     if commit == ".":
         yield ROOT

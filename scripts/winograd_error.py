@@ -155,7 +155,9 @@ def errors(kind: Data, channels: int, side: int, seed: int) -> tuple[Array, ...]
 
 def study(seeds: int) -> list[tuple[str, ...]]:
     """A row per layer and kind of data: the largest and the mean error of each form, what is allowed."""
-    rows = [("layer", "data", "direct", "F(2x2)", "F(4x4)", "F(4x4) / direct", "allowed")]
+    rows: list[tuple[str, ...]] = [
+        ("layer", "data", "direct", "F(2x2)", "F(4x4)", "F(4x4) / direct", "allowed")
+    ]
     for channels, side in LAYERS:
         for kind in DATA:
             draws = [errors(kind, channels, side, seed) for seed in range(seeds)]

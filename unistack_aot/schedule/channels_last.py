@@ -9,18 +9,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from math import ceil, prod
 
-from unistack_aot.base.dtypes import DType
+from unistack_aot.base.dtypes import DType, f16
 from unistack_aot.base.symbolic import Dim, Ranges, divisible, linear_split, simplify, symbol
-from unistack_aot.base.verdict import No
+from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Load, Scalar, cast
 from unistack_aot.mcir.nodes import Access, Axis, Kernel, Loop, Param, Store
+from unistack_aot.mcir.transform import all_loads, replace_loads
 from unistack_aot.schedule.block_tiles import outputs_of
-from unistack_aot.schedule.contraction import Factor, Site, product
+from unistack_aot.schedule.contraction import Factor, Site, find_site, product
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.operands import joint_index, operand, site_ranges, size_of
+from unistack_aot.schedule.operator import Kernels, Operator
 from unistack_aot.schedule.stored_runs import WIDEST
-from unistack_aot.schedule.tile_instruction import TileInstruction
+from unistack_aot.schedule.tile_instruction import SHOWN, TileInstruction
 
 LEAST_COPY = 4  # bytes that an asynchronous copy moves at least
 
@@ -110,7 +112,52 @@ def choose_channels_last(
     return found, Decision("channels", subject, f"{found.param.name} channels last", what, tried)
 
 
-def turned_copy(found: Channels, element: DType, name: str) -> Kernel:
+def can_turn(kernel: Kernel, found: Channels | No, element: DType, name: str) -> Yes | No:
+    """Whether there is such an operand, and `name` is free."""
+    if isinstance(found, No):
+        return found
+    return No(f"{name} is taken") if any(p.name == name for p in kernel.params) else YES
+
+
+def turned(
+    kernel: Kernel, found: Channels | No, element: DType, name: str
+) -> tuple[Kernel, Kernel]:
+    """An operand written once more with its channels last, and the contraction that reads it there.
+
+    before:
+        kernel conv(x: f16[2, 8, 5, 5] far, k: f16[4, 8, 3, 3] far) -> y: f32[2, 4, 3, 3] far {
+          for n in 2, o in 4, h in 3, w in 3 {
+            s = fold sum over c in 8, i in 3, j in 3 of f32(x[n, c, h + i, w + j]) * f32(k[o, c, i, j])
+            y[n, o, h, w] = s
+          }
+        }
+    after:
+        kernel k0(x: f16[2, 8, 5, 5] far) -> t: f16[2, 5, 5, 8] far {
+          for at0 in 2, at2 in 5, at3 in 5, at1 in 8 {
+            t[at0, at2, at3, at1] = x[at0, at1, at2, at3]
+          }
+        }
+
+        kernel k1(t: f16[2, 5, 5, 8] far, k: f16[4, 8, 3, 3] far) -> y: f32[2, 4, 3, 3] far {
+          for n in 2, o in 4, h in 3, w in 3 {
+            s = fold sum over c in 8, i in 3, j in 3 of f32(t[n, h + i, j + w, c]) * f32(k[o, c, i, j])
+            y[n, o, h, w] = s
+          }
+        }
+    """
+    assert isinstance(found, Channels)
+    load = found.factor.load
+    index = tuple(load.index[k] for k in found.order)
+    fresh = cast(load.dtype, Load(name, index, element))
+    body = replace_loads(kernel.body, lambda each: fresh if each is load else None)
+    read = {each.buffer for each in all_loads(body)}
+    params = tuple(p for p in kernel.params if p.access is not Access.IN or p.name in read)
+    held = Param(name, element, turned_shape(found))
+    reader = replace(kernel, params=(held, *params), body=body)
+    return _copy(found, element, name), reader
+
+
+def _copy(found: Channels, element: DType, name: str) -> Kernel:
     """The kernel that writes the operand as `name` with channels last."""
     param = found.param
     at = tuple(symbol(f"at{k}") for k in range(len(param.shape)))
@@ -127,13 +174,12 @@ def turned_shape(found: Channels) -> tuple[Dim, ...]:
     return tuple(found.param.shape[k] for k in found.order)
 
 
-def over_turned(
-    kernel: Kernel, site: Site, found: Channels, element: DType, name: str
-) -> tuple[Kernel, Site]:
-    """The contraction reading the operand from `name`."""
-    load = found.factor.load
-    index = tuple(load.index[k] for k in found.order)
-    fresh = replace(found.factor, load=Load(name, index, element))
-    sides = {"a": fresh} if found.factor is site.a else {"b": fresh}
-    params = (Param(name, element, turned_shape(found)), *kernel.params)
-    return replace(kernel, params=params), replace(site, **sides)
+def _example(kernels: Kernels) -> Kernels | No:
+    (kernel,) = kernels
+    site = find_site(kernel)
+    assert isinstance(site, Site)
+    found = find_channels(kernel, site, replace(SHOWN, element=f16), {})
+    return TURN_CHANNELS(kernel, found, f16, "t")
+
+
+TURN_CHANNELS = Operator("channels-last", can_turn, turned, _example)

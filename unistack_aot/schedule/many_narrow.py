@@ -69,7 +69,7 @@ def assign_roles(
         return done, Decision("rows", _subject(kernel), "thread per row", f"{rows}: {why}")
     busy = points >= WARPS * machine.parallel_units
     if length <= LONG_ROW and not ordered and (busy or length <= 8 * lanes):
-        done = per_warp(kernel, nest, ranges, machine, vector)
+        done = per_warp(kernel, nest, ranges, lanes, vector)
         because = f"{rows}: a warp folds without barriers"
         return done, Decision("rows", _subject(kernel), "warp per row", because)
     group = machine.lanes
@@ -196,10 +196,10 @@ def _spread(
 # --- a warp or a group per row ----------------------------------------------------------------------------
 
 
-def per_warp(kernel: Kernel, nest: Nest, ranges: Ranges, machine: Machine, vector: int) -> Kernel:
+def per_warp(kernel: Kernel, nest: Nest, ranges: Ranges, lanes: int, vector: int) -> Kernel:
     """A warp per point of a nest, `WARPS` to a group."""
-    row = Row(kernel, Role.LANE, bounded(ranges, kernel.body), machine.lanes, vector)
-    return _spread(kernel, nest.axes, row.body(nest.body), WARPS, WARPS * machine.lanes)
+    row = Row(kernel, Role.LANE, bounded(ranges, kernel.body), lanes, vector)
+    return _spread(kernel, nest.axes, row.body(nest.body), WARPS, WARPS * lanes)
 
 
 def _per_group(kernel: Kernel, nest: Nest, row: Row, group: int) -> Kernel:

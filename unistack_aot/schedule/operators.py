@@ -6,6 +6,7 @@ from typing import Any
 
 from unistack_aot.schedule.attention import ATTEND
 from unistack_aot.schedule.block_cuts import CUT_BLOCKS
+from unistack_aot.schedule.channels_last import TURN_CHANNELS
 from unistack_aot.schedule.clipping import CLIP
 from unistack_aot.schedule.crops import CROP
 from unistack_aot.schedule.epilogues import EPILOGUE
@@ -25,6 +26,7 @@ from unistack_aot.schedule.row_joins import JOIN_ROWS
 from unistack_aot.schedule.separation import SEPARATE
 from unistack_aot.schedule.split_depth import SPLIT_REDUCE
 from unistack_aot.schedule.staging import STAGE
+from unistack_aot.schedule.steps import LAUNCH_STEPS
 from unistack_aot.schedule.stored_runs import STORE_RUNS
 from unistack_aot.schedule.storing_narrow import STORE_NARROW
 from unistack_aot.schedule.tiling import STREAM, TILE
@@ -41,6 +43,7 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     CROP,
     LAY_OUT,
     STORE_NARROW,
+    TURN_CHANNELS,
     SEPARATE,
     MOVE_OUTSIDE,
     LAST_WRITER,
@@ -55,6 +58,7 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     SPLIT_REDUCE,
     STORE_RUNS,
     TURN,
+    LAUNCH_STEPS,
     CUT_BLOCKS,
     LANES_INSIDE,
     UNSWITCH,

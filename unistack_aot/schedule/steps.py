@@ -16,24 +16,21 @@ from unistack_aot.mcir.nodes import Fold, Kernel, Loop, Role, Stmt, Store
 from unistack_aot.mcir.transform import all_loads, bound_vars, walk
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.independent import MOVE_OUTSIDE
-from unistack_aot.schedule.many_narrow import WARPS, Most, per_warp
+from unistack_aot.schedule.many_narrow import WARPS, per_warp
 from unistack_aot.schedule.nests import Nest, nest_of, number, span_of
-from unistack_aot.schedule.operator import or_same
+from unistack_aot.schedule.operator import Kernels, Operator, or_same
 from unistack_aot.schedule.row_workers import SHORT_ROW
 from unistack_aot.schedule.unswitch import UNSWITCH
 
 
-def stepped(
-    kernel: Kernel, ranges: Ranges, machine: Machine, most: Most
-) -> tuple[Kernel, Decision] | No:
-    """The ordered loop around a grid of warps, one per row, if a launch costs less than one group that stays."""
+def choose_steps(kernel: Kernel, ranges: Ranges, machine: Machine) -> Decision | No:
+    """A launch per step of an ordered loop, if that costs less than waiting for one group that stays."""
+    possible = LAUNCH_STEPS.check(kernel, ranges, machine.lanes, machine.vector_bytes)
+    if isinstance(possible, No):
+        return possible
     found = _ordered_nest(kernel)
-    if isinstance(found, No):
-        return found
+    assert not isinstance(found, No)
     ordered, nest = found
-    apart = _reads_earlier_steps(kernel, ordered)
-    if isinstance(apart, No):
-        return apart
     together, each = _seconds_per_step(kernel, ordered, nest, machine)
     rows = f"{number(nest.points)} rows of {max(map(span_of, nest.body))}"
     one_group = f"one group per row {together * 1e6:.2f} us"
@@ -43,13 +40,58 @@ def stepped(
     if each >= together:
         return No(f"{because}; {one_group}")
     subject = ", ".join(p.name for p in kernel.outputs)
-    decision = Decision("steps", subject, "a launch per step", because, (one_group,))
+    return Decision("steps", subject, "a launch per step", because, (one_group,))
+
+
+def can_launch_steps(kernel: Kernel, ranges: Ranges, lanes: int, vector: int) -> Yes | No:
+    """Whether the steps of an ordered loop are independent rows that read what earlier steps wrote."""
+    found = _ordered_nest(kernel)
+    return found if isinstance(found, No) else _reads_earlier_steps(kernel, found[0])
+
+
+def steps_launched(kernel: Kernel, ranges: Ranges, lanes: int, vector: int) -> Kernel:
+    """An ordered loop around a grid of workers, one per row of a step: each step is a launch of its own.
+
+    before:
+        kernel recurrent(x: f32[9, 2, 64] far, w: f32[64, 64] far, h0: f32[2, 64] far) -> y: f32[9, 2, 64] far {
+          for t in 9 role=seq, r in 2, u in 64 {
+            s = fold sum over k in 64 of w[u, k] * where([t] == 0, h0[r, k], y[t - 1, r, k])
+            y[t, r, u] = tanh(x[t, r, u] + s)
+          }
+        }
+    after:
+        kernel k0(
+            x: f32[9, 2, 64] far,
+            w: f32[64, 64] far,
+            h0: f32[2, 64] far
+        ) -> y: f32[9, 2, 64] far group=128 {
+          for t in 9 role=seq, block in 32 role=grid, within in 4 role=group {
+            when t == 0 {
+              s = fold sum over k_q in 32, k_v in 2 role=lane of w[(4*block + within)%64, 2*k_q + k_v] *
+                h0[(4*block + within)//64, 2*k_q + k_v]
+              for once1 in 1 role=lane {
+                y[t, (4*block + within)//64, (4*block + within)%64] = tanh(x[t, (4*block + within)//64,
+                  (4*block + within)%64] + s)
+              }
+            } else {
+              s = fold sum over k_q in 32, k_v in 2 role=lane of w[(4*block + within)%64, 2*k_q + k_v] * y[t
+                - 1, (4*block + within)//64, 2*k_q + k_v]
+              for once1 in 1 role=lane {
+                y[t, (4*block + within)//64, (4*block + within)%64] = tanh(x[t, (4*block + within)//64,
+                  (4*block + within)%64] + s)
+              }
+            }
+          }
+        }
+    """
+    found = _ordered_nest(kernel)
+    assert not isinstance(found, No)
+    ordered, nest = found
     step = replace(ordered, body=nest.body)
     step = or_same(UNSWITCH(step), step)
-    vector = min(machine.vector_bytes, most.vector_bytes)
     inside = Nest(nest.axes, step.body)
-    spread = per_warp(kernel.with_body((step,)), inside, ranges, machine, vector)
-    return replace(spread, body=(replace(ordered, body=spread.body),)), decision
+    spread = per_warp(kernel.with_body((step,)), inside, ranges, lanes, vector)
+    return replace(spread, body=(replace(ordered, body=spread.body),))
 
 
 def _ordered_nest(kernel: Kernel) -> tuple[Loop, Nest] | No:
@@ -138,3 +180,12 @@ def launched_steps(kernel: Kernel) -> tuple[Loop | None, tuple[Stmt, ...]]:
     if isinstance(outer, Loop) and outer.role is Role.SEQ and len(kernel.body) == 1:
         return outer, outer.body
     return None, kernel.body
+
+
+def _example(kernels: Kernels) -> Kernels | No:
+    (kernel,) = kernels
+    found = LAUNCH_STEPS(kernel, {}, 32, 16)
+    return found if isinstance(found, No) else (found,)
+
+
+LAUNCH_STEPS = Operator("launch-steps", can_launch_steps, steps_launched, _example)

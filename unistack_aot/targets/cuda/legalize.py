@@ -28,9 +28,8 @@ from unistack_aot.schedule.block_tiles import (
     runs_inside,
 )
 from unistack_aot.schedule.channels_last import (
+    TURN_CHANNELS,
     choose_channels_last,
-    over_turned,
-    turned_copy,
     turned_shape,
 )
 from unistack_aot.schedule.contraction import Factor, Site, find_site
@@ -44,7 +43,7 @@ from unistack_aot.schedule.operands import operand
 from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.separation import SEPARATE
 from unistack_aot.schedule.split_depth import SPLIT_REDUCE, workspace_shape
-from unistack_aot.schedule.steps import stepped
+from unistack_aot.schedule.steps import LAUNCH_STEPS, choose_steps
 from unistack_aot.schedule.stored_runs import STORE_RUNS
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction
@@ -132,20 +131,24 @@ class Legalizer:
         known = (launch.kernel, way)
         if known not in self.decided:
             kernel = or_same(WIDEN(launch.kernel), launch.kernel)
-            found = TURN(kernel, self.ranges)
-            steps = stepped(kernel, self.ranges, self.machine, way.most)
-            if not isinstance(steps, No):
-                found, decision = steps
-            elif isinstance(found, No) or way is not LOOPS[0]:
-                found, decision = assign_roles(kernel, self.ranges, self.machine, way.most)
-            else:
-                because = "load and store are contiguous along different axes"
-                near = f"near tile {SIDE} x {SIDE}"
-                decision = Decision("map", found.outputs[0].name, near, because)
+            found, decision = self.loops(kernel, way)
             self.decisions.append(decision)
             self.instead(kernel, way.name, LOOPS, avoided(self.avoid, launch.origins))
             self.decided[known] = canonical(found)
         return replace(launch, kernel=self.decided[known])
+
+    def loops(self, kernel: Kernel, way: LoopWay) -> tuple[Kernel, Decision]:
+        """A launch per step, a near tile that turns a matrix, or workers for elements and rows; and why."""
+        steps = choose_steps(kernel, self.ranges, self.machine)
+        if not isinstance(steps, No):
+            vector = min(self.machine.vector_bytes, way.most.vector_bytes)
+            return LAUNCH_STEPS.sure(kernel, self.ranges, self.machine.lanes, vector), steps
+        turned = TURN(kernel, self.ranges)
+        if isinstance(turned, No) or way is not LOOPS[0]:
+            return assign_roles(kernel, self.ranges, self.machine, way.most)
+        because = "load and store are contiguous along different axes"
+        near = f"near tile {SIDE} x {SIDE}"
+        return turned, Decision("map", turned.outputs[0].name, near, because)
 
     def attention(self, kernel: Kernel, ways: Mapping[str, str]) -> Kernel | No:
         """An attention over blocks of queries, if some block fits and did not spill."""
@@ -164,12 +167,9 @@ class Legalizer:
 
     def contraction(self, kernel: Kernel, ways: Mapping[str, str]) -> tuple[Kernel, ...] | No:
         """A contraction over near tiles, if some tile instruction pays, between what goes before and after it."""
-        site = find_site(kernel)
+        site = self.site_of(kernel)
         if isinstance(site, No):
             return site
-        site = hoisted(kernel, oriented(kernel, site, self.ranges), self.ranges)
-        fixed = {name for name, buffer in self.buffers.items() if buffer.constant is not None}
-        site = runs_inside(kernel, site, fixed, self.ranges)
         operands = (site.a.load.dtype, site.b.load.dtype)
         tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
         chosen = choose_tile(kernel, site, lighter(tiles, ways), self.machine, self.ranges)
@@ -179,11 +179,10 @@ class Legalizer:
         tile, parts, decision = chosen
         self.decisions.append(decision)
         self.instead(kernel, decision.chosen, tiles, ways)
+        before, kernel, site = self.channels_last(kernel, site, tile)
         tail = kernel.with_body(site.tail)
         tail = or_same(WIDEN(tail), tail).body
-        before, kernel, site = self.channels_last(kernel, replace(site, tail=tail), tile)
-        site = runs_inside(kernel, site, fixed, self.ranges)
-        kernel, site = self.packed(kernel, site, tile)
+        kernel, site = self.packed(kernel, replace(site, tail=tail), tile)
         staged = block_tiled(kernel, site, tile, self.machine, self.ranges)
         runs = tile.runs(operand(kernel, site, site.b, site.cols, self.ranges).inner)
         if parts == 1:
@@ -204,8 +203,19 @@ class Legalizer:
         self.decisions.append(decision)
         name = f"w{len(self.buffers)}"
         self.buffers[name] = Buffer(name, tile.element, turned_shape(found))
-        copy = turned_copy(found, tile.element, name)
-        return (copy,), *over_turned(kernel, site, found, tile.element, name)
+        copy, kernel = TURN_CHANNELS.sure(kernel, found, tile.element, name)
+        moved = self.site_of(kernel)
+        assert not isinstance(moved, No)
+        return (copy,), kernel, moved
+
+    def site_of(self, kernel: Kernel) -> Site | No:
+        """The contraction that a kernel is, its axes where results, operands and constants want them."""
+        site = find_site(kernel)
+        if isinstance(site, No):
+            return site
+        site = hoisted(kernel, oriented(kernel, site, self.ranges), self.ranges)
+        fixed = {name for name, buffer in self.buffers.items() if buffer.constant is not None}
+        return runs_inside(kernel, site, fixed, self.ranges)
 
     def rounds_to(self, kernel: Kernel, name: str) -> DType | None:
         """The element type of the tiles whose operand a buffer is, if it is nothing else in the kernel."""

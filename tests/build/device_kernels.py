@@ -1,4 +1,4 @@
-"""Kernels of the CUDA target for the tests: legalised, printed, run launch by launch on the emulator.
+"""Kernels of the CUDA target for the tests: legalised, verified, printed, run launch by launch on the emulator.
 
 Not here: any test; the worker process (emulator_worker.py).
 """
@@ -18,6 +18,8 @@ from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.mcir.canonical import closed
 from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.program import Buffer, Kind, Launch, Program
+from unistack_aot.mcir.stages.scheduled import SCHEDULED
+from unistack_aot.mcir.verify import verify_kernel
 from unistack_aot.targets.cuda.legalize import legalize
 from unistack_aot.targets.cuda.source import KernelText, kernel_text, unit
 
@@ -56,6 +58,8 @@ def decide(
     program = Program("test", buffers, (launch,))
     done, kept, _ = legalize(program, known, {}, machine_for_arch(arch), precision)
     launches = tuple(done.launches())
+    for each in launches:
+        verify_kernel(each.kernel, SCHEDULED)
     texts = tuple(
         kernel_text(f"{name}_{k}", each.kernel, {}, ()) for k, each in enumerate(launches)
     )

@@ -70,11 +70,9 @@ class Row:
         single = Fold(fold.states, fold.monoid, (axis,), values, body, self.role)
         lets = tuple(Let(f"v{k}", v) for k, v in enumerate(values))
         width = 1 if body else self.width(lets, axis)
-        return (
-            single
-            if width == 1
-            else VECTORISE_FOLD.sure(self.kernel, single, width, self.inside(axis))
-        )
+        if width == 1:
+            return single
+        return VECTORISE_FOLD.sure(self.kernel, single, width, self.inside(axis))
 
     def _rewritten(
         self, values: tuple[Scalar, ...], body: tuple[Stmt, ...], env: dict[str, Dim]

@@ -58,6 +58,8 @@ def split_reduced(
 ) -> tuple[Kernel, Kernel]:
     """A streamed contraction whose groups each sum a part of the depth, and the kernel that adds parts and finishes.
 
+    The example's contraction has become tiles, a stream and near stages before.
+
     before:
         kernel product(a: f32[N, 20] far, b: f32[20, M] far, c: f32[M] far) -> y: f32[N, M] far {
           for i in N, j in M {

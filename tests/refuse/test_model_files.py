@@ -73,7 +73,7 @@ def test_versions() -> None:
     model = make()
     model.opset_import[0].version = 99
     assert refusal(model, Unsupported) == (
-        "opset 99, the newest known is 26\n  at: odd\n  do: export with opset 26 or older"
+        "opset 99, the newest known is 28\n  at: odd\n  do: export with opset 28 or older"
     )
     model = make()
     model.opset_import.append(helper.make_opsetid("ai.onnx", 12))

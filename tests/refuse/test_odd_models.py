@@ -61,6 +61,13 @@ def external(**entries: str) -> onnx.ModelProto:
     return made
 
 
+def stored(**fields: Any) -> onnx.ModelProto:
+    """y = x + w with w as a tensor of those fields."""
+    made = model([N("Add", ["x", "w"], ["y"], "sum")], [value("x")], [value("y")])
+    made.graph.initializer.append(TensorProto(name="w", data_type=F, **fields))
+    return made
+
+
 IMAGE = [value("x", [1, 1, 6, 6])], [value("y", [1, 1, 3, 3])]
 KERNEL = {"w": np.ones((1, 1, 3, 3), np.float32)}
 REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
@@ -120,6 +127,35 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
     "an attribute that is missing": (
         lambda: model([N("Cast", ["x"], ["y"], "c")], [value("x")], [value("y")]),
         "Cast(17) without its attribute to\n  at: c",
+    ),
+    "an attribute that the operator does not have": (
+        lambda: model([N("Relu", ["x"], ["y"], "r", alpha=1.0)], [value("x")], [value("y")]),
+        "Relu(17) with attribute alpha, which it does not have\n  at: r",
+    ),
+    "a kernel_shape that is not the weight's": (
+        lambda: model([N("Conv", ["x", "w"], ["y"], "c", kernel_shape=[2, 2])], *IMAGE, KERNEL),
+        "Conv(17): kernel_shape (2, 2) with the weight f32[1, 1, 3, 3]\n  at: c",
+    ),
+    "a weight of negative extents": (
+        lambda: stored(dims=[-2, -2], raw_data=bytes(16)),
+        "a tensor of shape [-2, -2]\n  at: w",
+    ),
+    "a weight whose extents no array can have": (
+        lambda: stored(dims=[2**40, 2**40, 0], raw_data=b""),
+        "a tensor of shape [1099511627776, 1099511627776, 0]\n  at: w",
+    ),
+    "a node that defines a weight again": (
+        lambda: model(
+            [N("Relu", ["x"], ["w"], "r"), N("Add", ["x", "w"], ["y"], "s")],
+            [value("x")],
+            [value("y")],
+            {"w": np.ones(4, np.float32)},
+        ),
+        "value 'w' is defined by a node, and by an input or initializer\n  at: r",
+    ),
+    "an offset of too many digits": (
+        lambda: external(location="d.bin", offset="1" * 5000),
+        f"external data with offset '{'1' * 5000}', it must be a whole number\n  at: w",
     ),
     "negative pads": (
         lambda: model([N("Conv", ["x", "w"], ["y"], "c", pads=[-1, 0, 0, 0])], *IMAGE, KERNEL),

@@ -30,11 +30,11 @@ from unistack_aot.onnx_in.dims import Declared, DimTable, input_types
 from unistack_aot.onnx_in.order import Numbered, label_of, ordered
 from unistack_aot.onnx_in.read import Model, Source, read_model, read_opsets
 from unistack_aot.onnx_in.reasons import summary, why_unknown
-from unistack_aot.onnx_in.schema import check_node, too_large
+from unistack_aot.onnx_in.schema import check_node, refuse_unread, too_large
 from unistack_aot.onnx_in.scope import Gap, Scope, Session
 from unistack_aot.onnx_in.tensors import read_tensor
 from unistack_aot.ops.control import refusals
-from unistack_aot.ops.onnx import OnnxCall, Subgraph, importer_for
+from unistack_aot.ops.onnx import Attributes, Importer, OnnxCall, Subgraph, importer_for
 
 Functions = dict[tuple[str, str, str], onnx.FunctionProto]
 
@@ -185,7 +185,7 @@ def run(
         label = scope.prefix + label_of(index, proto)
         for name, value in zip(proto.output, _outputs(scope, proto, label), strict=False):
             if name:
-                scope.values[name] = value
+                scope.define(name, value, label)
     return [(name, scope.find(name, f"output {name}")) for name in results]
 
 
@@ -211,17 +211,8 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
         return absent
     check_node(domain, proto, version, label)
     try:
-        call = OnnxCall(
-            proto.op_type,
-            label,
-            version,
-            tuple(args),
-            {a.name: decoded for a, decoded in _attributes(scope, proto.attribute, label)},
-            len(proto.output),
-            scope.session.ranges,
-            partial(_need, scope.session, label),
-        )
-        return _traced(scope.session, importer(call), proto, label)
+        made = _made(scope, importer, proto, args, label)
+        return _traced(scope.session, made, proto, label)
     except _Unfinished:
         return absent
     except Unsupported as refusal:
@@ -245,6 +236,33 @@ def _outputs(scope: Scope, proto: onnx.NodeProto, label: str) -> list[Node | Non
             at=label,
             hint="operands do not fit the operator; check the model with onnx.checker",
         ) from fault
+
+
+def _made(
+    scope: Scope,
+    importer: Importer,
+    proto: onnx.NodeProto,
+    args: Sequence[Node | None],
+    label: str,
+) -> Node | Sequence[Node]:
+    """What its importer makes of a node; Unsupported if it has attributes that were not looked at."""
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    attributes = Attributes(
+        {a.name: decoded for a, decoded in _attributes(scope, proto.attribute, label)}
+    )
+    call = OnnxCall(
+        proto.op_type,
+        label,
+        scope.opsets.get(domain, 0),
+        tuple(args),
+        attributes,
+        len(proto.output),
+        scope.session.ranges,
+        partial(_need, scope.session, label),
+    )
+    made = importer(call)
+    refuse_unread(domain, call, attributes.unread)
+    return made
 
 
 def _need(session: Session, label: str, extent: Dim, least: Dim, what: str) -> None:

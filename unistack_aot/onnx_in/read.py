@@ -14,7 +14,7 @@ from unistack_aot.base.errors import BadInput, BadModel, Unsupported
 Model: TypeAlias = "str | Path | bytes | onnx.ModelProto"
 
 NEWEST_IR = 14
-NEWEST_OPSET = 26
+NEWEST_OPSET = 28
 OFFICIAL = "ai.onnx"
 
 

@@ -5,8 +5,10 @@ Not here: what operators mean (ops/).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 from math import prod
+from typing import Any
 
 import onnx
 import onnx.defs
@@ -15,7 +17,10 @@ from onnx import AttributeProto
 from unistack_aot.aicf.types import TensorType, Type
 from unistack_aot.base.errors import BadModel
 from unistack_aot.onnx_in.dims import LARGEST
+from unistack_aot.ops.onnx import OnnxCall, Subgraph
 
+LEGACY = ("consumed_inputs", "output_sequence")
+"""Attributes of the first opsets that say how to run, not what."""
 MOST_BYTES = 1 << 60
 """Bytes of one value beyond which addresses could overflow."""
 _KINDS: dict[int, str] = {
@@ -42,6 +47,8 @@ def check_node(domain: str, proto: onnx.NodeProto, version: int, label: str) -> 
         wanted = f"{least}" if least == most else f"{least} to {most}"
         raise BadModel(f"{what} with {given} inputs, it takes {wanted}", label, _MALFORMED)
     present = {attribute.name: attribute for attribute in proto.attribute}
+    for name in sorted(present.keys() - schema.attributes.keys()):
+        raise BadModel(f"{what} with attribute {name}, which it does not have", label, _MALFORMED)
     for name, declared in schema.attributes.items():
         if name not in present:
             if declared.required:
@@ -55,6 +62,24 @@ def check_node(domain: str, proto: onnx.NodeProto, version: int, label: str) -> 
                 label,
                 _MALFORMED,
             )
+
+
+def refuse_unread(domain: str, call: OnnxCall, unread: Mapping[str, Any]) -> None:
+    """Unsupported if a node has an attribute that its importer knows nothing of.
+
+    What the attribute is by default means nothing; of operators without a schema, that is zero.
+    A region that is not read is a branch never taken.
+    """
+    schema = _schema(domain, call.op_type, call.opset)
+    for name, value in unread.items():
+        if isinstance(value, Subgraph) or name in LEGACY:
+            continue
+        usual: Any = None
+        if schema is not None and schema.attributes[name].default_value.type:
+            usual = onnx.helper.get_attribute_value(schema.attributes[name].default_value)
+            usual = usual.decode() if isinstance(usual, bytes) else usual
+        if value != usual and (schema is not None or value):
+            raise call.refuse(f"with {name} = {value}", f"export without {name}")
 
 
 @lru_cache(1 << 12)

@@ -110,6 +110,16 @@ class Scope:
         self.values[name] = inner
         return inner
 
+    def define(self, name: str, value: Node | None, label: str) -> None:
+        """Give a node's result its name; BadModel if an input or initializer has that name."""
+        if name in self.initializers or (name in self.values and name not in self.captured):
+            raise BadModel(
+                f"value {name!r} is defined by a node, and by an input or initializer",
+                at=label,
+                hint="names of values must be unique; export the model again",
+            )
+        self.values[name] = value
+
     def _own(self, name: str) -> Node | None:
         if name not in self.values and name in self.initializers:
             self.values[name] = self._constant(name)

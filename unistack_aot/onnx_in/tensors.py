@@ -11,6 +11,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, numpy_helper
 
+from unistack_aot.artifact.manifest import UNBOUNDED
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.errors import BadModel, Unsupported
 from unistack_aot.ops.convert import ELEMENT_TYPES
@@ -29,6 +30,8 @@ def element_type(number: int, at: str) -> DType:
     return found
 
 
+LONGEST = 18
+"""Digits of a number of bytes."""
 _NUMBERS = frozenset(TensorProto.DataType.values())
 
 
@@ -37,6 +40,12 @@ def read_tensor(proto: TensorProto, folder: Path | None, at: str) -> NDArray[Any
     label = proto.name or at
     dtype = element_type(proto.data_type, label).numpy
     shape = tuple(proto.dims)
+    if any(not 0 <= extent <= UNBOUNDED for extent in shape):
+        raise BadModel(
+            f"a tensor of shape {list(shape)}",
+            at=label,
+            hint=f"extents are whole numbers up to {UNBOUNDED}; export it again",
+        )
     if proto.data_location == TensorProto.EXTERNAL:
         return _read_external(proto, folder, dtype, shape, label)
     if proto.HasField("raw_data"):
@@ -110,7 +119,7 @@ def _read_external(
 
 def _whole(written: str, key: str, label: str) -> int:
     """A number that external data states."""
-    if not written.isdecimal():
+    if not written.isdecimal() or len(written) > LONGEST:
         raise BadModel(
             f"external data with {key} {written!r}, it must be a whole number",
             at=label,

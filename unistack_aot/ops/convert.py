@@ -76,12 +76,14 @@ def converted(node: Node, to: DType) -> Node:
 @onnx("Cast", since=6)
 def import_cast(call: OnnxCall) -> Node:
     """Cast to the type its attribute names."""
+    call.ignore("saturate", "round_mode")  # of 8-bit floats
     return converted(call.arg(0), element_type(call, "to", 0))
 
 
 @onnx("CastLike", since=15)
 def import_cast_like(call: OnnxCall) -> Node:
     """Cast to the type of the second operand."""
+    call.ignore("saturate", "round_mode")  # of 8-bit floats
     return converted(call.arg(0), call.arg(1).tensor.dtype)
 
 
@@ -113,6 +115,7 @@ class Filled(Pointwise):
 @onnx("Dropout", since=7)
 def import_dropout(call: OnnxCall) -> Node | tuple[Node, Node]:
     """Dropout of an inference graph: the operand, and a mask that keeps everything."""
+    call.ignore("ratio", "seed")
     x = call.arg(0)
     training = call.optional(2)
     if training is not None:

@@ -330,6 +330,8 @@ def kernel_of(call: OnnxCall, weight: Node) -> tuple[int, ...]:
         raise call.refuse(
             f"with the weight {weight.tensor}", "the kernel's extents must be numbers"
         )
+    if (said := tuple(call.attr("kernel_shape", found))) != found:
+        raise IRError(f"kernel_shape {said} with the weight {weight.tensor}")
     return found
 
 

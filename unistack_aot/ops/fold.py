@@ -180,6 +180,7 @@ class LogSumExp(AxisFold):
         sample("f32[2,3,4]", axes=(1,)),
         sample("f16[2,30]", axes=(0, 1), keepdims=False),
         sample("f32[3,1]", axes=(1,), fill=("special",)),
+        sample("f32[2,0]", axes=(1,)),
     )
 
     def infer(self, *types: Type) -> Type:
@@ -193,7 +194,7 @@ class LogSumExp(AxisFold):
         """max + log(sum(exp(x - max))); an infinite max is the result."""
         x = arrays[0].astype(accumulator(dtype_of(arrays[0].dtype)).numpy)
         with np.errstate(all="ignore"):
-            top = np.max(x, axis=self.axes, keepdims=True)
+            top = np.max(x, axis=self.axes, keepdims=True, initial=-np.inf)
             base = np.where(np.isinf(top), 0, top)
             total = np.log(np.sum(np.exp(x - base), axis=self.axes, keepdims=True))
             result = np.where(np.isinf(top), top, top + total)
@@ -285,8 +286,10 @@ class ArgExtreme(TensorOp):
         return TensorType(i64, kept_shape(x.shape, (self.axis,), self.keepdims))
 
     def reference(self, *arrays: Array) -> Array:
-        """numpy argmax or argmin, of the reversed axis for the last of ties."""
+        """numpy argmax or argmin, of the reversed axis for the last of ties; where there is none, 0."""
         (x,) = arrays
+        if not x.shape[self.axis]:
+            return np.zeros(kept_shape(x.shape, (self.axis,), self.keepdims), np.int64)
         find = np.argmax if self.greatest else np.argmin
         seen = np.flip(x, self.axis) if self.last else x
         found = np.asarray(find(seen, axis=self.axis, keepdims=self.keepdims), np.int64)
@@ -336,9 +339,9 @@ def as_like(value: Node, dtype: DType) -> Node:
 def reduction_axes(call: OnnxCall) -> tuple[int, ...]:
     """The axes of a Reduce* node, ascending; none given means all, unless noop_with_empty_axes."""
     rank = call.arg(0).tensor.rank
-    given = call.axes(1)
+    given, nothing = call.axes(1), call.attr("noop_with_empty_axes", 0)
     if not given:
-        return () if call.attr("noop_with_empty_axes", 0) else tuple(range(rank))
+        return () if nothing else tuple(range(rank))
     return tuple(sorted({axis_of(a, rank, call) for a in given}))
 
 
@@ -436,6 +439,7 @@ def import_reduce_log_sum_exp(call: OnnxCall) -> Node:
 def _arg_extreme(call: OnnxCall, greatest: bool) -> Node:
     x = call.arg(0)
     axis = axis_of(call.attr("axis", 0), x.tensor.rank, call)
+    call.at_least(x.tensor.shape[axis], 1, "tells the place of one of its elements")
     last = bool(call.attr("select_last_index", 0))
     return Node(ArgExtreme(axis, greatest, last, _keep(call)), (x,))
 

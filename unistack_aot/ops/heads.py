@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import math
 
+from onnx import TensorProto
+
 from unistack_aot.aicf.node import Node
 from unistack_aot.aicf.types import Shape
 from unistack_aot.base.dtypes import i64
+from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim
 from unistack_aot.ops.attention import Attention
-from unistack_aot.ops.compare import Where
+from unistack_aot.ops.compare import And, Less, LessOrEqual, Where
 from unistack_aot.ops.convert import converted
 from unistack_aot.ops.core import constant
+from unistack_aot.ops.fold import reduced
 from unistack_aot.ops.gather import Gather
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.pointwise import Add, Mul, Sub
+from unistack_aot.ops.positions import Progression
 from unistack_aot.ops.reindex import reshape, transpose
 from unistack_aot.ops.slices import concat, slice_axis
 
@@ -38,13 +43,11 @@ def import_attention(call: OnnxCall) -> tuple[Node, ...]:
         raise call.refuse("with softcap", "export the formula as single operators")
     if call.outputs > 3 or call.optional(6) is not None:
         raise call.refuse("with qk_matmul_output or nonpad lengths", "export without them")
-    q, k, v = (call.arg(n) for n in range(3))
-    flat = q.tensor.rank == 3
-    if flat:
-        queries, keys = (int(call.attributes[f"{n}_num_heads"]) for n in ("q", "kv"))
-        q, k, v = split_heads(q, queries), split_heads(k, keys), split_heads(v, keys)
+    if call.attr("softmax_precision", 0) == TensorProto.DOUBLE:
+        raise call.refuse("with a softmax in double precision", "export it with float")
+    q, k, v, flat = _heads(call)
     past: Dim = 0
-    if call.optional(4) is not None:
+    if call.optional(4) is not None or call.optional(5) is not None:
         past = call.arg(4).tensor.shape[2]
         k, v = concat((call.arg(4), k), 2), concat((call.arg(5), v), 2)
     causal = bool(call.attr("is_causal", 0))
@@ -59,7 +62,36 @@ def import_attention(call: OnnxCall) -> tuple[Node, ...]:
     mask = call.optional(3)
     operands = (q, k, v) if mask is None else (q, k, v, additive(mask, q))
     result = Node(Attention(float(scale), causal), operands)
+    if mask is not None:
+        result = Node(Where(), (_seen(mask, q, k, causal), result, constant(0, result)))
     return (join_heads(result) if flat else result, k, v)[: call.outputs]
+
+
+def _heads(call: OnnxCall) -> tuple[Node, Node, Node, bool]:
+    """Queries, keys and values with an axis of heads, and whether they came without one."""
+    q, k, v = (call.arg(n) for n in range(3))
+    given = call.attr("q_num_heads", 0), call.attr("kv_num_heads", 0)
+    if q.tensor.rank == 3:
+        if not all(given):
+            raise call.refuse("of three axes without numbers of heads", "the model is malformed")
+        queries, keys = given
+        return split_heads(q, queries), split_heads(k, keys), split_heads(v, keys), True
+    for x, heads in ((q, given[0]), (k, given[1])):
+        if heads and x.tensor.shape[1:2] != (heads,):
+            raise IRError(f"{heads} heads of {x.tensor}")
+    return q, k, v, False
+
+
+def _seen(mask: Node, q: Node, k: Node, causal: bool) -> Node:
+    """Which queries see a key at all: what ONNX gives to the others is 0, where a softmax is NaN."""
+    shown = mask
+    if not mask.tensor.dtype.is_bool:
+        shown = Node(Less(), (constant(-math.inf, mask), mask))
+    if causal:
+        rows, columns = q.tensor.shape[2], k.tensor.shape[2]
+        last = reshape(Node(Progression(columns - rows, 1, rows)), (rows, 1))
+        shown = Node(And(), (shown, Node(LessOrEqual(), (Node(Progression(0, 1, columns)), last))))
+    return reduced("any", shown, (shown.tensor.rank - 1,))
 
 
 def additive(mask: Node, like: Node) -> Node:

@@ -41,6 +41,7 @@ def import_batch_normalization(call: OnnxCall) -> Node:
         raise call.refuse("in training mode", "export the model for inference")
     if not call.attr("spatial", 1):
         raise call.refuse("with spatial=0", "export with per-channel statistics")
+    call.ignore("momentum")  # of training
     x = call.arg(0)
     scale, bias, mean, variance = (widened(call.arg(k)) for k in (1, 2, 3, 4))
     factor = _mul(scale, inverse_deviation(variance, call.attr("epsilon", 1e-5)))

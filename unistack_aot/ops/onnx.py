@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,6 +17,32 @@ from unistack_aot.ops.known import known_dims, known_value
 
 Importer: TypeAlias = Callable[["OnnxCall"], "Node | Sequence[Node]"]
 T = TypeVar("T")
+
+
+class Attributes(Mapping[str, Any]):
+    """Attributes by name, which know whether they were asked for: one that nobody reads is refused."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+        self._read: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        """The value; from now on it counts as read."""
+        self._read.add(name)
+        return self._values[name]
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of those given."""
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        """How many are given."""
+        return len(self._values)
+
+    @property
+    def unread(self) -> dict[str, Any]:
+        """Those that were given and never asked for."""
+        return {name: v for name, v in self._values.items() if name not in self._read}
 
 
 @dataclass(frozen=True)
@@ -61,6 +87,11 @@ class OnnxCall:
     def attr(self, name: str, default: T) -> T:
         """An attribute, or `default`."""
         return self.attributes.get(name, default)
+
+    def ignore(self, *names: str) -> None:
+        """Say that attributes change nothing here, whatever they are."""
+        for name in names:
+            self.attributes.get(name)
 
     def constant(self, k: int) -> NDArray[Any] | None:
         """The compile-time value of argument `k`; None if omitted or not known."""

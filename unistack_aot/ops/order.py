@@ -109,6 +109,7 @@ class TopK(TensorOp):
 def import_top_k(call: OnnxCall) -> list[Node]:
     """TopK; K is an attribute before opset 10; unsorted results come sorted."""
     x = call.arg(0)
+    call.ignore("sorted")
     axis = axis_of(call.attr("axis", -1), x.tensor.rank, call)
     count: Dim = (
         int(call.attributes["k"]) if "k" in call.attributes else call.require_dims(1, "K")[0]

@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from unistack_aot.aicf.node import Node
 from unistack_aot.base.dtypes import f64
-from unistack_aot.ir.scalar import Scalar, call, cast
+from unistack_aot.ir.formula import clamp
+from unistack_aot.ir.scalar import Scalar, all_of, call, cast, literal, where
 from unistack_aot.ops.core import constant
 from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import Pointwise, sample
@@ -298,20 +299,45 @@ class Erf(Unary):
     fn = "erf"
 
 
+class Shift(Pointwise, abstract=True):
+    """Bits moved by y places; beyond 0 <= y < bits what ONNX-28 says, older opsets say nothing."""
+
+    fn: ClassVar[str]
+
+    samples = (
+        sample("u8[4], u8[4]", fill=("small", "count")),
+        sample("u32[9], u32[9]", fill=("full", "index:40")),
+        sample("i32[9], i32[9]", fill=("full", "index:40")),
+        sample("i8[9], i8[9]", fill=("full", "index:10")),
+    )
+
+    def scalar(self, x: Scalar, y: Scalar) -> Scalar:
+        """fn(x, y), or what is left when every bit has moved out."""
+        inside = all_of(literal(0, y.dtype) <= y, y < x.dtype.bits)
+        return where(inside, call(self.fn, x, clamp(y, 0, x.dtype.bits - 1)), self.gone(x))
+
+    def gone(self, x: Scalar) -> Scalar:
+        """What is left then: nothing."""
+        return literal(0, x.dtype)
+
+
 @dataclass(frozen=True)
-class ShiftLeft(Binary):
-    """x * 2**y on unsigned integers."""
+class ShiftLeft(Shift):
+    """x * 2**y on integers, high bits lost."""
 
     fn = "shift_left"
-    samples = (sample("u8[4], u8[4]", fill=("small", "count")),)
 
 
 @dataclass(frozen=True)
-class ShiftRight(Binary):
-    """x // 2**y on unsigned integers."""
+class ShiftRight(Shift):
+    """x // 2**y on integers: the sign's bit moves in."""
 
     fn = "shift_right"
-    samples = (sample("u32[4], u32[4]", fill=("small", "count")),)
+
+    def gone(self, x: Scalar) -> Scalar:
+        """Copies of the sign's bit."""
+        none = literal(0, x.dtype)
+        return where(x < none, literal(-1, x.dtype), none) if x.dtype.is_signed else none
 
 
 @onnx("BitShift", since=11)

@@ -74,6 +74,7 @@ def dequantized(x: Node, scale: Node, zero: Node | None) -> Node:
 def _along(call: OnnxCall, vector: Node | None, x: Node) -> Node | None:
     """A per-tensor or per-axis parameter shaped to broadcast over `x`."""
     if vector is None or vector.tensor.rank == 0 or vector.tensor.shape == (1,):
+        call.ignore("axis", "block_size")
         return None if vector is None else reshape(vector, ())
     if call.attr("block_size", 0) or vector.tensor.rank > 1:
         raise call.refuse("with blocked scales", "quantise per tensor or per axis")
@@ -86,6 +87,7 @@ def _along(call: OnnxCall, vector: Node | None, x: Node) -> Node | None:
 def import_quantize_linear(call: OnnxCall) -> Node:
     """Floats (or i32) to integers, per tensor or per axis."""
     x, scale, zero = call.arg(0), call.arg(1), call.optional(2)
+    call.ignore("saturate")  # of 8-bit floats
     to = element_type(call, "output_dtype", 2) if call.attr("output_dtype", 0) else u8
     to = to if zero is None else zero.tensor.dtype
     if not to.is_int or to.bits > 16:

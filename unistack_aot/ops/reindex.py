@@ -271,10 +271,11 @@ def import_reshape(call: OnnxCall) -> Node:
         wanted: tuple[Dim, ...] = tuple(int(d) for d in call.attributes["shape"])
     else:
         wanted = call.require_dims(1, "shape")
+    zeros = bool(call.attr("allowzero", 0))
     old = x.tensor.shape
     copied: list[Dim] = []
     for axis, extent in enumerate(wanted):
-        copies = extent == 0 and not call.attr("allowzero", 0)
+        copies = extent == 0 and not zeros
         if copies and axis >= len(old):
             raise call.refuse(f"whose 0 at axis {axis} copies no extent", "the model is malformed")
         copied.append(old[axis] if copies else extent)

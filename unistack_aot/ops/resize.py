@@ -272,6 +272,7 @@ def import_resize(call: OnnxCall) -> Node:
         raise call.refuse(f"with rounding {rounding}", f"use one of {', '.join(ROUNDINGS)}")
     if call.attr("antialias", 0):
         raise call.refuse("with antialias", "export without it")
+    call.ignore("extrapolation_value")  # of coordinates that are refused
     scales, sizes = _factors(call)
     mode = _names(call, call.attr("mode", "nearest"))
     return _resized(call, mode, scales, sizes, coordinates, rounding)
@@ -351,17 +352,11 @@ def _resized(
         pairs = zip(x.tensor.shape, scales, strict=True)
         sizes = [call.simple(_scaled(call, extent, scale)) for extent, scale in pairs]
     factors = (None,) * len(sizes) if scales is None else tuple(scales)
+    steepness = float(call.attr("cubic_coeff_a", -0.75))
+    inside = bool(call.attr("exclude_outside", 0))
     if tuple(sizes) == x.tensor.shape and all(f in (None, 1.0) for f in factors):
         return x
-    op = Resize(
-        tuple(sizes),
-        factors,
-        mode,
-        coordinates,
-        rounding,
-        float(call.attr("cubic_coeff_a", -0.75)),
-        bool(call.attr("exclude_outside", 0)),
-    )
+    op = Resize(tuple(sizes), factors, mode, coordinates, rounding, steepness, inside)
     return Node(op, (x,))
 
 

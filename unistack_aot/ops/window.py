@@ -306,6 +306,7 @@ def import_max_pool(call: OnnxCall) -> Node:
     """Maximum over windows."""
     if call.outputs > 1:
         raise call.refuse("with its Indices output", "export without it; unpooling needs it")
+    call.ignore("storage_order")  # of the indices
     axes, geometry = _pool(call)
     return Node(WindowFold("max", axes, geometry), (call.arg(0),))
 

@@ -72,6 +72,7 @@ def compile_model(
     override: Path | None = None,
     convolution: str = "fast",
     maps: Sequence[PropertyMap] = (),
+    verify: int | None = None,
 ) -> Report:
     """Compile a model into one package file.
 
@@ -87,6 +88,8 @@ def compile_model(
         override=override,
         maps=tuple(propmap.text(each) for each in maps),
     )
+    if verify is not None:
+        options = replace(options, verify=verify)
     requests = requested(options)
     by_arch(maps, [level for _, _, level in requests])
     clock = Clock()

@@ -265,6 +265,28 @@ def test_an_edited_kernel_is_built_and_found_out(
     assert tested.endswith("wrong\n")
 
 
+def test_no_level_of_verification_changes_a_package(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    apply = pipeline.apply_rules
+    monkeypatch.setattr(
+        pipeline,
+        "apply_rules",
+        lambda g, o, level, r: (seen.append(level), apply(g, o, level, r))[1],
+    )
+    made: list[bytes] = []
+    for level in (1, 3):
+        output = folder / f"level{level}.pkg"
+        words = (folder / "m.onnx", "-o", output, *DIM, "--no-check")
+        said(capsys, *words, "--verify", level)
+        made.append(output.read_bytes())
+    assert seen == [1, 3] and made[0] == made[1]
+    words = (folder / "m.onnx", "-o", folder / "level4.pkg", *DIM, "--verify", 4)
+    assert main([str(word) for word in words]) == 2
+    assert "no verification level 4\n  do: use 1, 2 or 3" in capsys.readouterr().err
+
+
 def test_check_takes_sizes_and_arrays(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pair = (folder / "m.onnx", folder / "m.pkg")
     assert "batch 5" in said(capsys, "check", *pair, "--dim", "batch=5")

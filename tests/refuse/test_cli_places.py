@@ -16,6 +16,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from unistack_aot import load
 from unistack_aot.cli.main import main
 from unistack_aot.cli.progress import Lines
 from unistack_aot.targets.toolchain import probe_tool
@@ -138,6 +139,36 @@ def test_a_folder_instead_of_a_file(model: Path, refused: Refused) -> None:
     )
 
 
+def test_what_is_no_package_is_not_replaced(model: Path, refused: Refused) -> None:
+    """The model by mistake, somebody's notes, a pipe, a device: all stay as they are."""
+    kept, notes, pipe = model.read_bytes(), model.parent / "notes.txt", model.parent / "pipe"
+    notes.write_text("to keep")
+    os.mkfifo(pipe)
+    for place in (model, notes, pipe, Path(os.devnull)):
+        said = refused("-o", str(place), "--target", "cpu:x86-64-v3")
+        assert "is there, and is no package\n  do: choose another name" in said
+    assert model.read_bytes() == kept and notes.read_text() == "to keep"
+    assert pipe.is_fifo() and Path(os.devnull).is_char_device()
+
+
+def test_packages_and_empty_files_are_replaced(model: Path) -> None:
+    """Also under a name as long as names can be."""
+    output = model.parent / ("p" * 251 + ".pkg")
+    output.touch()
+    for _ in range(2):
+        words = [
+            str(model),
+            "-o",
+            str(output),
+            "--target",
+            "cpu:x86-64-v3",
+            "--no-check",
+            "--quiet",
+        ]
+        assert main(words) == 0
+        assert load(output, "cpu").inputs[0].name == "x"
+
+
 def test_a_cache_that_is_no_folder(
     refused: Refused, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -202,7 +233,7 @@ def test_a_full_disk_for_the_cache(refused: Refused, full: Path) -> None:
         f"  at: {full}\n"
         "  do: free space, or set UA_CACHE to a folder that can be written\nnothing was written\n"
     )
-    assert all(path.suffix == ".log" for path in full.rglob("*") if path.is_file())
+    assert not [path for path in full.rglob("*") if path.is_file()]
 
 
 SLOW = """\

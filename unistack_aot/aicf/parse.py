@@ -259,7 +259,7 @@ class _Reader:
             if values[0] not in self.constants:
                 self.fail(f"the array #{values[0]} is not given")
             return ArrayData.of(self.constants[values[0]])
-        shape = tuple(int(str(d)) for d in kind.shape)
+        shape = tuple(d for d in kind.shape if isinstance(d, int))
         if seed:
             rng = np.random.default_rng(values[0])
             return ArrayData.of(rng.standard_normal(shape).astype(kind.dtype.numpy))

@@ -130,7 +130,7 @@ def _add(archive: zipfile.ZipFile, name: str, content: Content) -> Member:
 @contextmanager
 def _atomic(target: Path) -> Generator[Path, None, None]:
     """A temporary file beside ``target`` that replaces it on success and vanishes on failure."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{secrets.token_hex(8)}.tmp")  # the target's name may be long
     try:
         yield temporary
         with open(temporary, "rb+") as file:

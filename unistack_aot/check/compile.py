@@ -5,6 +5,7 @@ Not here: the passes (pipeline.py).
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -30,6 +31,9 @@ from unistack_aot.stages import Hooks, Stage
 from unistack_aot.tune.database import Database
 from unistack_aot.tune.search import FEW, Search
 
+ZIP = b"PK\3\4"
+"""How every package begins."""
+
 
 def compile_model(
     model: Model,
@@ -43,6 +47,7 @@ def compile_model(
     convolution: str = "fast",
     maps: Sequence[PropertyMap] = (),
     tuning: Tuning | None = None,
+    verify: int | None = None,
 ) -> Report:
     """Compile a model into one package file, which can test itself unless `golden` is off.
 
@@ -51,7 +56,8 @@ def compile_model(
     {"batch": (1, 8)} or (lowest, typical, highest). `precision` says what contractions may be computed
     in; with `convolution` "direct" every convolution is the sum of its definition. `override` is the
     folder of texts that `hooks.watch` puts in place of stages; `maps` describe the machines to build
-    for; `tuning` says how long to measure kernels here, and where results are kept.
+    for; `tuning` says how long to measure kernels here, and where results are kept. `verify` is the level
+    at which the compiler tests itself (1 to 3; no level changes a package).
 
     The report says what was built, remarked on and written. Raises BadInput (arguments), BadModel (a
     broken model), Unsupported (what has no kernel, all of it at once), MissingTool (no compiler) or
@@ -66,7 +72,7 @@ def compile_model(
     if tuning is not None:
         watching = replace(watching, tuner=tuner(tuning, model))
     return pipeline.compile_model(
-        model, output, targets, dims, precision, watching, override, convolution, maps
+        model, output, targets, dims, precision, watching, override, convolution, maps, verify
     )
 
 
@@ -114,7 +120,7 @@ def _recorded(
 
 
 def writable(output: Path) -> None:
-    """BadInput if a package cannot be put there; said before anything is compiled."""
+    """BadInput if a package cannot be put there, or in place of what; said before anything is compiled."""
     if output.is_dir():
         raise BadInput(f"{output} is a folder", hint="give the name of the package file to write")
     if not output.parent.is_dir():
@@ -123,3 +129,23 @@ def writable(output: Path) -> None:
             at=output,
             hint="create it first; nothing was compiled",
         )
+    if not os.access(output.parent, os.W_OK):
+        raise BadInput(
+            f"nothing may be written in the folder {output.parent}",
+            at=output,
+            hint="choose another place; nothing was compiled",
+        )
+    if output.exists() and not replaceable(output):
+        raise BadInput(
+            f"{output} is there, and is no package",
+            hint="choose another name, or remove it first; nothing was compiled",
+        )
+
+
+def replaceable(path: Path) -> bool:
+    """Whether what is there may make way for a package: an older package, or an empty file."""
+    if not path.is_file():  # a device, a pipe
+        return False
+    with open(path, "rb") as file:
+        start = file.read(len(ZIP))
+    return start in (b"", ZIP)

@@ -72,8 +72,19 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--no-check", action="store_true", help="do not compare with onnxruntime")
     parser.add_argument("--no-golden", action="store_true", help="record no run for the self-test")
+    _looks(parser)
+
+
+def _looks(parser: argparse.ArgumentParser) -> None:
+    """Arguments that show or replace stages."""
     looks = parser.add_argument_group("looking inside")
     looks.add_argument("--dump", type=Path, metavar="DIR", help="write every stage as text")
+    looks.add_argument(
+        "--verify",
+        type=int,
+        metavar="LEVEL",
+        help="verify 1: at stage borders (default), 2: after each pass, 3: after each rewrite, by evaluation",
+    )
     looks.add_argument("--ptx", action="store_true", help="with --dump: PTX of CUDA targets too")
     looks.add_argument(
         "--from",
@@ -114,6 +125,7 @@ def run(options: argparse.Namespace, face: Face) -> int:
                 asked.convolution,
                 [find_map(name) for name in options.map],
                 _tuning(options, face),
+                asked.verify,
             )
     watch.finish()
     _present(report, face)
@@ -161,7 +173,7 @@ def _asked(options: argparse.Namespace) -> tuple[Stage | None, Options]:
             convolution=options.convolution or "fast",
             override=options.override,
         )
-        return None, asked
+        return None, _verified(asked, options)
     if options.map or options.tune is not None:
         raise BadInput("--from with --map or --tune", hint="begin with the model")
     if options.override is not None:
@@ -172,7 +184,12 @@ def _asked(options: argparse.Namespace) -> tuple[Stage | None, Options]:
     targets = written or ((stage.target,) if isinstance(stage, Planned) else dumped.targets)
     precision = options.precision or dumped.precision
     changed = replace(dumped, targets=targets, precision=precision, start=options.start)
-    return stage, replace(changed, convolution=options.convolution or dumped.convolution)
+    changed = replace(changed, convolution=options.convolution or dumped.convolution)
+    return stage, _verified(changed, options)
+
+
+def _verified(asked: Options, options: argparse.Namespace) -> Options:
+    return asked if options.verify is None else replace(asked, verify=options.verify)
 
 
 def _tuning(options: argparse.Namespace, face: Face) -> Tuning | None:

@@ -74,8 +74,8 @@ def along(factor: Array, rank: int, axes: Mapping[int, int], weight: Node) -> Ar
     order = sorted(range(len(used)), key=lambda k: places[k])
     core = np.asarray(factor).squeeze().transpose(order)
     layout = [1] * target.ndim
-    for k in order:
-        layout[places[k]] = int(str(shape[used[k]]))
+    for k, extent in zip(order, core.shape, strict=True):
+        layout[places[k]] = extent
     return core.reshape(layout)
 
 

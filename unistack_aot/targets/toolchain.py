@@ -121,7 +121,11 @@ def run_job(job: Job, stops: int | None = None) -> Outcome:
     with _stored(store):
         kept.parent.mkdir(parents=True, exist_ok=True)
         _publish(log, outcome.log.encode())
-        _publish(kept, outcome.data)
+        try:
+            _publish(kept, outcome.data)
+        except BaseException:
+            log.unlink(missing_ok=True)  # of no use alone
+            raise
     return outcome
 
 

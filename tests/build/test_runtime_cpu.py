@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -183,6 +185,30 @@ def test_threads_share_a_session(chain: Session) -> None:
     for worker in workers:
         worker.join()
     assert wrong == []
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of forks with threads
+def test_a_forked_child_waits_for_no_thread_of_its_parent(chain: Session) -> None:
+    """Another thread is inside a run when the process forks; the child has no such thread."""
+    inside, leave = threading.Event(), threading.Event()
+
+    def work() -> None:
+        with chain._lock:  # as in a run that takes long
+            inside.set()
+            leave.wait()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    inside.wait()
+    x = np.ones((4, 3), np.float32)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends a child that waits
+        os._exit(int(not np.allclose(chain.run({"x": x})["y"], chain_expected(x))))
+    leave.set()
+    worker.join()
+    assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_allclose(chain.run({"x": x})["y"], chain_expected(x))
 
 
 def test_large_weights_live_on_huge_pages(chain_code: bytes, tmp_path: Path) -> None:

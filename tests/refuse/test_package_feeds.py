@@ -111,6 +111,12 @@ def test_refusal(case: str) -> None:
     assert (caught.value.what, caught.value.hint) == (what, hint)
 
 
+@pytest.mark.parametrize("given", [None, [np.zeros(3, np.float32)], "x"])
+def test_feeds_that_are_no_mapping(given: object) -> None:
+    with pytest.raises(BadInput, match=f"feeds is a {type(given).__name__}, not a mapping"):
+        Signature(MANIFEST, no_device).collect(given)
+
+
 def test_dimension_no_input_tells() -> None:
     manifest = m.Manifest("tests", "hand", INPUTS[:1], (), (), DIMS)
     with pytest.raises(BadInput, match="no input tells the value of dimension 'len'"):

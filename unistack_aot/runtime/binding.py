@@ -41,11 +41,15 @@ class Signature:
         self.demands = tuple((parse(d.value), d.sentence) for d in manifest.demands)
         self._from_device = from_device
 
-    def collect(self, feeds: Mapping[str, object]) -> list[Array]:
+    def collect(self, feeds: object) -> list[Array]:
         """The arrays in the order of the signature, types checked; shapes are `bind`'s work.
 
         Takes numpy arrays and objects with ``__dlpack__`` or ``__cuda_array_interface__``.
         """
+        if not isinstance(feeds, Mapping):
+            raise BadInput(
+                f"feeds is a {type(feeds).__name__}, not a mapping", hint="give {name: array}"
+            )
         if len(feeds) != len(self.inputs) or not self._names.issuperset(feeds):
             self._refuse_names(feeds)
         arrays: list[Array] = []

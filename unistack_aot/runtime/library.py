@@ -19,6 +19,10 @@ from unistack_aot.base.errors import BadPackage, UnistackError
 ABI = 1
 _loaded: dict[str, ctypes.CDLL] = {}
 _lock = Lock()
+# a fork waits until no other thread is loading: the child finds the lock free
+os.register_at_fork(
+    before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release
+)
 
 
 class RunFunction(Protocol):

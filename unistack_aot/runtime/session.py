@@ -13,6 +13,7 @@ from pathlib import Path
 from threading import Lock
 from time import perf_counter
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import numpy as np
 
@@ -65,6 +66,7 @@ class Session:
         self._names = tuple(item.name for item in self._signature.inputs)
         self._plans: OrderedDict[tuple[tuple[int, ...], ...], Any] = OrderedDict()
         self._lock = Lock()
+        _sessions.add(self)
         self._cuts = _measured_axes(package.manifest.outputs, self.variant)
         self._order = tuple(tensor.name for tensor in package.manifest.outputs)
 
@@ -138,6 +140,11 @@ class Session:
             verdicts += _verdicts(golden, outputs, stored)
         return tuple(verdicts)
 
+    def after_fork(self) -> None:
+        """In a forked child: the thread that held the lock, and the run it was in, are not there."""
+        self._lock = Lock()
+        self._plans.clear()
+
     def _plan(self, shapes: tuple[tuple[int, ...], ...]) -> Any:
         plan = self._plans.get(shapes)
         if plan is None:
@@ -176,6 +183,17 @@ class Session:
             )
             for number, seconds in sorted(runs.items())
         )
+
+
+_sessions: WeakSet[Session] = WeakSet()
+
+
+def _after_fork() -> None:
+    for session in list(_sessions):
+        session.after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def load(

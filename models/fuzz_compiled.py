@@ -33,6 +33,17 @@ class Pack:
         """The model that an output belongs to."""
         return self.parts[output.partition("_")[0]]
 
+    def halves(self) -> tuple[Pack, Pack]:
+        """Two packs of half the parts each."""
+        items = list(self.parts.items())
+        middle = len(items) // 2
+        return pack_of(dict(items[:middle])), pack_of(dict(items[middle:]))
+
+
+def pack_of(parts: Mapping[str, Made]) -> Pack:
+    """Models by prefix as one."""
+    return Pack(packed(list(parts.values())), parts)
+
 
 def packs(first: int, size: int, special: bool = False) -> Iterator[Pack]:
     """Models packed `size` at a time, from seeds counted from `first`."""
@@ -44,7 +55,7 @@ def packs(first: int, size: int, special: bool = False) -> Iterator[Pack]:
             if part is not None:
                 parts[f"g{seed}"] = part
             seed += 1
-        yield Pack(packed(list(parts.values())), parts)
+        yield pack_of(parts)
 
 
 def part_of(seed: int, special: bool = False) -> Made | None:
@@ -57,6 +68,25 @@ def part_of(seed: int, special: bool = False) -> Made | None:
     except (Skip, Unfit, UnistackError, onnx.checker.ValidationError):
         return None
     return made
+
+
+def faults_of(pack: Pack, folder: Path, target: str) -> dict[str, Fault]:
+    """The first fault of each part of a pack by its prefix.
+
+    A pack that does not compile or run is taken apart: the part that stops it is at fault.
+    """
+    try:
+        found = run_compiled(pack.whole, folder, target)
+    except Exception as error:  # any crash of the compiler is a fault
+        parts: dict[str, Fault] = {}
+        for half in pack.halves() if len(pack.parts) > 1 else ():
+            parts |= faults_of(half, folder, target)
+        reason = Fault(target, f"{type(error).__name__}: {error}")
+        return parts or {next(iter(pack.parts)): reason}  # together only: the first one answers
+    faults: dict[str, Fault] = {}
+    for output, fault in found.items():
+        faults.setdefault(output.partition("_")[0], fault)
+    return faults
 
 
 def run_compiled(made: Made, folder: Path, target: str = "cpu") -> dict[str, Fault]:

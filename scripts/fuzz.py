@@ -11,7 +11,8 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import onnx
 # Run as a file, this script finds the packages beside its folder.
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from models.fuzz_compiled import Pack, packs, run_compiled, smallest
+from models.fuzz_compiled import faults_of, packs, smallest
 from models.fuzzing import Fault, Skip, examine, minimal
 from models.random_blocks import VOCABULARY
 from models.random_graph import Made, generate
@@ -29,24 +30,41 @@ from models.random_graph import Made, generate
 TARGETS = {"b": "cpu", "c": "emulator:sm_80"}
 
 
+Judged = tuple[Made, str]
+
+
 def main(arguments: list[str]) -> int:
-    """Run until the time is over; 1 if a fault was found."""
+    """Run whole rounds until the time is over; 1 if a fault was found."""
     options = _parser().parse_args(arguments)
     options.output.mkdir(parents=True, exist_ok=True)
     begin = time.perf_counter()
-    tally: Counter[str] = Counter()
-    operators: Counter[str] = Counter()
+    judged: list[Judged] = []
     rounds = _evaluated(options) if options.level == "a" else _compiled(options)
-    for made, outcome in rounds:
-        tally[outcome] += 1
-        operators.update(made.operators)
-        if time.perf_counter() - begin > options.seconds:
-            break
-    print(f"{sum(tally.values())} models in {time.perf_counter() - begin:.0f} s: {dict(tally)}")
-    print(
-        f"{len(operators)} operators: {', '.join(f'{k} {n}' for k, n in operators.most_common())}"
+    with suppress(KeyboardInterrupt):  # what ran until then is reported
+        for found in rounds:
+            judged += found
+            if time.perf_counter() - begin > options.seconds:
+                break
+    print(report(options.level, judged, time.perf_counter() - begin))
+    return int(any(outcome == "fault" for _, outcome in judged))
+
+
+def report(level: str, judged: Sequence[Judged], seconds: float) -> str:
+    """What ran, which seeds, what came of it, and the operators that were met."""
+    if not judged:
+        return f"level {level}: no model was judged in {seconds:.0f} s"
+    seeds = [made.seed for made, _ in judged]
+    outcomes = Counter(outcome for _, outcome in judged)
+    met = Counter(name for made, _ in judged for name in made.operators)
+    runs = sum(len(made.feeds) for made, _ in judged)
+    what = f"level {level}: {len(judged)} models with {runs} sets of inputs"
+    return "\n".join(
+        (
+            f"{what}, of seeds {min(seeds)} to {max(seeds)}, in {seconds:.0f} s",
+            *(f"  {count:5} {outcome}" for outcome, count in outcomes.most_common()),
+            f"{len(met)} operators: {', '.join(f'{k} {n}' for k, n in met.most_common())}",
+        )
     )
-    return int(tally["fault"] > 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,7 +84,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _evaluated(options: argparse.Namespace) -> Iterator[tuple[Made, str]]:
+def _evaluated(options: argparse.Namespace) -> Iterator[list[Judged]]:
+    """Model after model."""
     for seed in count(options.seed):
         try:
             made = generate(seed, VOCABULARY, special=options.special)
@@ -77,30 +96,32 @@ def _evaluated(options: argparse.Namespace) -> Iterator[tuple[Made, str]]:
         try:
             fault = examine(made.model, made.feeds, external=external)
         except Skip as reason:
-            yield made, f"skipped: {str(reason)[:60]}"
+            yield [(made, f"skipped: {str(reason)[:60]}")]
             continue
         if fault is not None:
             _write(options.output, made, minimal(made, fault, external), fault)
-        yield made, "right" if fault is None else "fault"
+        yield [(made, "right" if fault is None else "fault")]
 
 
-def _compiled(options: argparse.Namespace) -> Iterator[tuple[Made, str]]:
+def _compiled(options: argparse.Namespace) -> Iterator[list[Judged]]:
+    """Pack after pack: every model of one that was compiled is judged, whatever the time."""
     target = TARGETS[options.level]
     for pack in packs(options.seed, options.pack, options.special):
         with tempfile.TemporaryDirectory() as folder:
-            faults = run_compiled(pack.whole, Path(folder), target)
-            yield from _judged(options, pack, faults, Path(folder), target)
+            faults = faults_of(pack, Path(folder), target)
+            yield [
+                (made, _told(options, made, faults.get(name), Path(folder), target))
+                for name, made in pack.parts.items()
+            ]
 
 
-def _judged(
-    options: argparse.Namespace, pack: Pack, faults: dict[str, Fault], folder: Path, target: str
-) -> Iterator[tuple[Made, str]]:
-    wrong = {pack.part(name).seed: fault for name, fault in faults.items()}
-    for made in pack.parts.values():
-        fault = wrong.get(made.seed)
-        if fault is not None:
-            _write(options.output, made, smallest(made, folder, target), fault)
-        yield made, "right" if fault is None else "fault"
+def _told(
+    options: argparse.Namespace, made: Made, fault: Fault | None, folder: Path, target: str
+) -> str:
+    if fault is None:
+        return "right"
+    _write(options.output, made, smallest(made, folder, target), fault)
+    return "fault"
 
 
 def _write(folder: Path, made: Made, model: onnx.ModelProto, fault: Fault) -> None:

@@ -112,3 +112,41 @@ def test_adding_zero_makes_negative_zero_positive(target: str, tmp_path: Path) -
     proto = model(nodes, {"x": x}, "y", weights)
     want = np.array([np.inf, np.inf, np.nan, -0.0, 1 / 3], np.float32)
     np.testing.assert_array_equal(ran(proto, {"x": x}, target, tmp_path), want)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_moments_of_infinite_values(target: str, tmp_path: Path) -> None:
+    """A mean is infinite where one element is; no element has a distance from it."""
+    x = np.random.default_rng(6).standard_normal((6, 50)).astype(np.float32)
+    x[0, 0] = x[1, 49] = x[2, 33] = np.inf
+    x[3, 5] = -np.inf
+    x[4, 7], x[4, 40] = np.inf, -np.inf
+    nodes = [
+        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[1]),
+        helper.make_node("Sub", ["x", "mean"], ["d"]),
+        helper.make_node("Mul", ["d", "d"], ["s"]),
+        helper.make_node("ReduceMean", ["s"], ["variance"], axes=[1]),
+        helper.make_node("Concat", ["mean", "variance"], ["y"], axis=1),
+    ]
+    want = assert_as_onnxruntime(model(nodes, {"x": x}, "y", {}), {"x": x}, target, tmp_path)
+    np.testing.assert_array_equal(want[:4, 0], [np.inf, np.inf, np.inf, -np.inf])
+    assert np.isnan(want[:5, 1]).all() and np.isfinite(want[5]).all()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("largest", [0, 1])
+def test_top_k_among_nans(largest: int, target: str, tmp_path: Path) -> None:
+    """NaN counts as greater than any number, as where numpy sorts; nothing is found twice or invented."""
+    x = np.asarray(
+        [[3, np.nan, -np.inf, np.inf, np.nan], [np.nan] * 5, [1, 5, 2, 4, 3]], np.float32
+    )
+    nodes = [
+        helper.make_node("TopK", ["x", "k"], ["values", "places"], largest=largest),
+        helper.make_node("Cast", ["places"], ["p"], to=TensorProto.FLOAT),
+        helper.make_node("Concat", ["values", "p"], ["y"], axis=1),
+    ]
+    y = ran(model(nodes, {"x": x}, "y", {"k": np.asarray([4])}), {"x": x}, target, tmp_path)
+    places = [[1, 4, 3, 0], [0, 1, 2, 3], [1, 3, 4, 2]]
+    places = places if largest else [[2, 0, 3, 1], [0, 1, 2, 3], [0, 2, 4, 3]]
+    np.testing.assert_array_equal(y[:, 4:], places)
+    np.testing.assert_array_equal(y[:, :4], np.take_along_axis(x, np.asarray(places), 1))

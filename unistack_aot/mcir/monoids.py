@@ -105,11 +105,16 @@ MONOIDS["softmax"] = Monoid(
 
 
 def _merge_moments(a: State, b: State) -> State:
-    """Chan's merge of (count, mean, M2)."""
+    """Chan's merge of (count, mean, M2).
+
+    Means that are infinite or NaN add up as their elements would, and nothing has a distance from them.
+    """
     count = a[0] + b[0]
     delta = b[1] - a[1]
     share = where(find.equal(count, 0), 0, b[0] / where(find.equal(count, 0), 1, count))
-    return count, a[1] + delta * share, a[2] + b[2] + delta * delta * a[0] * share
+    near = find.equal(delta - delta, 0)
+    mean = a[1] + where(near, delta * share, b[1])
+    return count, mean, a[2] + b[2] + where(near, delta * delta * a[0] * share, math.nan)
 
 
 def _moment_fields(dtypes: tuple[DType, ...]) -> tuple[DType, ...]:

@@ -6,6 +6,7 @@ describes such a shape.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,6 +27,7 @@ from unistack_aot.ops.onnx import OnnxCall, onnx
 from unistack_aot.ops.op import TensorOp, axes_of, sample
 from unistack_aot.ops.reindex import axis_of, static
 
+_LATER = 1 << 61  # added to the position of what comes after all numbers
 _NOWHERE = 1 << 62  # the position of the identity of argmax and argmin
 
 
@@ -33,7 +35,7 @@ _NOWHERE = 1 << 62  # the position of the identity of argmax and argmin
 class TopK(TensorOp):
     """The `count` greatest (or smallest) elements along `axis` in order, and their positions (i64).
 
-    Equal elements keep their order. Where NaNs end up is not defined.
+    Equal elements keep their order. NaN counts as greater than any number, as where numpy sorts.
     """
 
     count: Dim
@@ -57,7 +59,7 @@ class TopK(TensorOp):
         return TupleType((x.with_shape(shape), TensorType(i64, shape)))
 
     def reference(self, *arrays: Array) -> tuple[Array, ...]:
-        """A stable sort."""
+        """A stable sort, NaNs last."""
         x = np.moveaxis(arrays[0], self.axis, -1)
         (count,) = static((self.count,), "count")
         if self.largest:
@@ -83,16 +85,18 @@ class TopK(TensorOp):
         follows = self._follows(here, last, last_place, index_value(at))
         open_ = where(equal(index_value(rank), 0), true(), follows)
         worst = lowest(x.dtype) if self.largest else highest(x.dtype)
+        offered, place = self._offered(here, index_value(at))
         fold = Fold(
             ("best", "place"),
             "argmax" if self.largest else "argmin",
             (Axis("k0", x.shape[self.axis]),),
-            (where(open_, here, worst), where(open_, index_value(at), literal(_NOWHERE, i64))),
+            (where(open_, offered, worst), where(open_, place, literal(_NOWHERE, i64))),
         )
+        best, chosen = self._chosen(Name("best", x.dtype), Name("place", i64))
         body: tuple[Stmt, ...] = (
             fold,
-            Store(values.name, found, Name("best", x.dtype)),
-            Store(places.name, found, Name("place", i64)),
+            Store(values.name, found, best),
+            Store(places.name, found, chosen),
         )
         body = (Loop("r0", self.count, body, Role.SEQ),)
         for axis in reversed(range(len(x.shape))):
@@ -102,7 +106,29 @@ class TopK(TensorOp):
 
     def _follows(self, here: Scalar, last: Scalar, last_place: Scalar, place: Scalar) -> Scalar:
         worse = here < last if self.largest else last < here
-        return scalar_call("or", worse, all_of(equal(here, last), last_place < place))
+        tie = equal(here, last)
+        if here.dtype.is_float:
+            fresh, held = scalar_call("isnan", here), scalar_call("isnan", last)
+            less, more = (fresh, held) if self.largest else (held, fresh)
+            worse = scalar_call("or", worse, all_of(more, scalar_call("not", less)))
+            tie = scalar_call("or", tie, all_of(fresh, held))
+        return scalar_call("or", worse, all_of(tie, last_place < place))
+
+    def _offered(self, here: Scalar, place: Scalar) -> tuple[Scalar, Scalar]:
+        """What the fold compares. NaN wins in any fold: among the smallest it comes as infinity, in a later place."""
+        if self.largest or not here.dtype.is_float:
+            return here, place
+        hidden = scalar_call("isnan", here)
+        return where(hidden, highest(here.dtype), here), where(hidden, place + _LATER, place)
+
+    def _chosen(self, best: Scalar, place: Scalar) -> tuple[Scalar, Scalar]:
+        """What the fold found, with NaN as itself again."""
+        if self.largest or not best.dtype.is_float:
+            return best, place
+        hidden = literal(_LATER, i64) <= place
+        return where(hidden, literal(math.nan, best.dtype), best), where(
+            hidden, place - _LATER, place
+        )
 
 
 @onnx("TopK", since=1)

@@ -194,7 +194,9 @@ UA_INLINE Moments<T> merge(Moments<T> a, Moments<T> b) {
     const T n = a.count + b.count;
     if (n == T(0)) return a;
     const T d = b.mean - a.mean, share = b.count / n;
-    return {n, fma(d, share, a.mean), a.m2 + b.m2 + d * d * a.count * share};
+    const bool near = d - d == T(0);  // else infinite or NaN: means add up as elements do, nothing has a distance
+    const T mean = near ? fma(d, share, a.mean) : a.mean + b.mean;
+    return {n, mean, a.m2 + b.m2 + (near ? d * d * a.count * share : d - d)};
 }
 
 template <class T, class At>
@@ -210,7 +212,7 @@ UA_INLINE Moments<T> fold_moments(int64_t n, At&& at) {
 #pragma omp simd
         for (int l = 0; l < lanes; ++l) {
             const T x = at(i + l), d = x - mean[l];
-            mean[l] = fma(d, inverse, mean[l]);
+            mean[l] = d - d == T(0) ? fma(d, inverse, mean[l]) : mean[l] + x;
             m2[l] = fma(d, x - mean[l], m2[l]);
         }
     }

@@ -165,6 +165,7 @@ struct WelfordMonoid {
         const float count = a.count + b.count;
         if (b.count == 0.0f) return a;
         const float delta = b.mean - a.mean, share = b.count / count;
+        if (delta - delta != 0.0f) return {count, a.mean + b.mean, delta - delta};  // infinite, NaN: no distance
         return {count, a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share};
     }
 };

@@ -14,6 +14,9 @@ import onnxruntime as ort
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from unistack_aot.aicf.evaluate import evaluate_graph
+from unistack_aot.onnx_in import import_model
+
 ROOT = Path(__file__).parents[2]
 TARGETS = ["cpu", "emulator:sm_75", "emulator:sm_90"]
 Arrays = Mapping[str, np.ndarray]
@@ -150,3 +153,18 @@ def test_top_k_among_nans(largest: int, target: str, tmp_path: Path) -> None:
     places = places if largest else [[2, 0, 3, 1], [0, 1, 2, 3], [0, 2, 4, 3]]
     np.testing.assert_array_equal(y[:, 4:], places)
     np.testing.assert_array_equal(y[:, :4], np.take_along_axis(x, np.asarray(places), 1))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_an_infinite_cell_without_peepholes(target: str, tmp_path: Path) -> None:
+    """Gates that do not look at the cell stay finite, and so does the output; a check's own evaluation agrees."""
+    rng = np.random.default_rng(8)
+    x, cell = rng.standard_normal((3, 2, 4), np.float32), np.full((1, 2, 5), -np.inf, np.float32)
+    w, r = (rng.standard_normal((1, 20, k), np.float32) for k in (4, 5))
+    node = helper.make_node("LSTM", ["x", "w", "r", "", "", "", "c"], ["y"], hidden_size=5)
+    feeds = {"x": x, "c": cell}
+    proto = model([node], feeds, "y", {"w": w, "r": r})
+    want = assert_as_onnxruntime(proto, feeds, target, tmp_path)
+    assert np.isfinite(want).all()
+    (mine,) = evaluate_graph(import_model(proto).graph, dict(feeds)).values()
+    np.testing.assert_allclose(mine, want, rtol=1e-5, atol=1e-5)

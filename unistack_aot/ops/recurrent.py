@@ -309,14 +309,20 @@ class Lstm(Recurrence):
         """Step after step."""
         weights, hidden, cell = arrays[1:4]
         f, g, h = (a.array for a in self.activations)
-        peep = np.split(arrays[4], 3) if self.peepholes else [np.zeros((), cell.dtype)] * 3
+        peep = np.split(arrays[4], 3) if self.peepholes else ()
+
+        def seen(gate: Array, block: int, cell: Array) -> Array:
+            return (
+                gate + peep[block] * cell if peep else gate
+            )  # not 0 * cell: a cell may be infinite
+
         found: list[tuple[Array, Array]] = []
         for x, inside in self.steps(arrays):
             i, o, forget, c = np.split(x + hidden @ weights.T, 4, -1)
-            i = f(self.limited(i + peep[0] * cell))
-            forget = 1 - i if self.coupled else f(self.limited(forget + peep[2] * cell))
+            i = f(self.limited(seen(i, 0, cell)))
+            forget = 1 - i if self.coupled else f(self.limited(seen(forget, 2, cell)))
             cell = np.where(inside, forget * cell + i * g(self.limited(c)), 0).astype(x.dtype)
-            o = f(self.limited(o + peep[1] * cell))
+            o = f(self.limited(seen(o, 1, cell)))
             hidden = np.where(inside, o * h(cell), 0).astype(x.dtype)
             found.append((hidden, cell))
         return np.stack([a for a, _ in found]), np.stack([b for _, b in found])

@@ -50,8 +50,19 @@ def build_cpu(
     defines: Sequence[str] = (),
     features: Sequence[str] = (),
 ) -> ctypes.CDLL:
-    """Compile one C++ probe into a shared library for `arch` (an x86-64 level or aarch64) and load
-    it.
+    """Compile one C++ probe (`compile_cpu`) and load it."""
+    compile_cpu(source, library, arch, defines, features)
+    return ctypes.CDLL(str(library))
+
+
+def compile_cpu(
+    source: Path,
+    library: Path,
+    arch: str,
+    defines: Sequence[str] = (),
+    features: Sequence[str] = (),
+) -> None:
+    """Compile one C++ probe into a shared library for `arch`, an x86-64 level or aarch64.
 
     `features` are compiler flags for instructions beyond that level.
     """
@@ -68,7 +79,6 @@ def build_cpu(
         flags.append(f"-march={arch}")
     macros = [f"-D{define}" for define in defines]
     run_tool(["g++", *flags, *features, *macros, str(source), "-o", str(library)])
-    return ctypes.CDLL(str(library))
 
 
 def see_cpu(library: Path, function: str, pattern: str, least: int) -> Seen:

@@ -26,6 +26,7 @@ class Engine:
     rounds: int
 
 
+SOURCE = Path(__file__).with_name("kernel.cpp")
 _VECTOR, _TILE = (1, 2, 4, 8, 12), (1, 2, 4)
 _AMX = ("-mamx-tile", "-mamx-int8", "-mamx-bf16")
 ENGINES = (
@@ -48,31 +49,40 @@ ENGINES = (
 )  # fmt: skip
 
 
-def run(setting: Setting) -> Answer:
-    """Sweep chains of every engine this machine has."""
+def engines_here(setting: Setting) -> tuple[Engine, ...]:
+    """The engines that this processor has; NotHere names what it lacks if it has none."""
     have = cpu_facts.flags()
-    engines = [each for each in ENGINES if each.needs in have]
+    engines = tuple(each for each in ENGINES if each.needs in have)
     if not setting.arch.startswith("x86-64-v4") or not engines:
         lacking = ", ".join(each.needs for each in ENGINES)
         raise NotHere(f"this processor has none of {lacking}")
+    return engines
+
+
+def run(setting: Setting) -> Answer:
+    """Sweep chains of every engine this machine has; the record's facts name the others."""
     findings: list[Finding] = []
     series: list[Series] = []
     seen: list[Seen] = []
+    engines = engines_here(setting)
+    absent = {each.name: f"this processor lacks {each.needs}" for each in ENGINES}
     for engine in engines:
         built, proof = _build(setting, engine)
         if built.allow() != 0:
-            raise NotHere(f"the system does not give {engine.needs} registers to this process")
+            absent[engine.name] = f"the system keeps {engine.needs} registers from this process"
+            continue
+        del absent[engine.name]
         seen.append(proof)
         curve, found = _measure(built, engine, 0.1 if setting.quick else 0.6)
         series.append(curve)
         findings += found
-    return Answer(tuple(findings), tuple(series), tuple(seen))
+    facts = {f"{name} not measured": why for name, why in absent.items()}
+    return Answer(tuple(findings), tuple(series), tuple(seen), facts)
 
 
 def _build(setting: Setting, engine: Engine) -> tuple[ctypes.CDLL, Seen]:
     library = setting.scratch / f"cpu_dot_{engine.macro}.so"
-    source = Path(__file__).with_name("kernel.cpp")
-    built = toolchain.build_cpu(source, library, setting.arch, [engine.macro], engine.flags)
+    built = toolchain.build_cpu(SOURCE, library, setting.arch, [engine.macro], engine.flags)
     built.burn.restype = ctypes.c_double
     least = max(engine.chains)
     return built, toolchain.see_cpu(library, engine.function, engine.code, least)

@@ -51,11 +51,13 @@ float dispatch(int chains, std::int64_t rounds, __m512i a, __m512i b) {
 
 #else  // tiles: four sums of 16 x 16 in registers, two operand tiles
 
+// The 64 bytes of LDTILECFG for palette 1: eight tiles; what belongs to no tile must be zero, or the instruction faults.
 struct alignas(64) Shape {
     unsigned char palette = 1, first_row = 0, unused[14] = {};
     std::uint16_t bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
     unsigned char rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
+static_assert(sizeof(Shape) == 64);
 
 template <int chains>
 __attribute__((noinline)) void tile_products(std::int64_t rounds) {
@@ -75,8 +77,14 @@ __attribute__((noinline)) void tile_products(std::int64_t rounds) {
 void tiles(int chains, std::int64_t rounds, float const* data) {
     Shape const shape;
     _tile_loadconfig(&shape);
-    _tile_zero(0), _tile_zero(1), _tile_zero(2), _tile_zero(3);
-    _tile_loadd(4, data, 64), _tile_loadd(5, data, 64), _tile_loadd(6, data, 64), _tile_loadd(7, data, 64);
+    _tile_zero(0);  // statements, not expressions: some compilers write them as inline assembly
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    _tile_loadd(4, data, 64);
+    _tile_loadd(5, data, 64);
+    _tile_loadd(6, data, 64);
+    _tile_loadd(7, data, 64);
     switch (chains) {
         case 1: tile_products<1>(rounds); break;
         case 2: tile_products<2>(rounds); break;

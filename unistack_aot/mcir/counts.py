@@ -40,6 +40,7 @@ from unistack_aot.mcir.nodes import (
     View,
 )
 from unistack_aot.mcir.transform import bound_vars, children, scalars, walk
+from unistack_aot.mcir.winograd import FORMS, TAPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def traffic(kernel: Kernel) -> dict[tuple[str, bool], Dim]:
     touched: dict[tuple[str, bool], Dim] = {}
     for stmt in walk(kernel.body):
         for buffer, names, write in _accesses(stmt):
-            points = _points(names, extents)
+            points = _held(stmt, buffer, _points(names, extents))
             key = (buffer, write)
             old = touched.get(key)
             touched[key] = points if old is None else _larger(old, points)
@@ -83,6 +84,14 @@ def traffic(kernel: Kernel) -> dict[tuple[str, bool], Dim]:
             if points is not None:
                 found[param.name, write] = minimum(whole, points) * param.dtype.bytes
     return found
+
+
+def _held(stmt: Stmt, buffer: str, points: Dim) -> Dim:
+    """The elements that stand for so many of a sum: of transformed weights there are more than of taps."""
+    form = FORMS.get(stmt.via) if isinstance(stmt, Contract) else None
+    if form is None or not isinstance(stmt, Contract) or buffer != stmt.b.buffer:
+        return points
+    return points * form.points**2 // TAPS**2
 
 
 def _larger(a: Dim, b: Dim) -> Dim:

@@ -27,7 +27,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One property a probe yields, in base units."""
+    """One property a probe yields, in base units: the best of many runs, or what is `typical` of them."""
 
     name: str
     value: float
@@ -35,6 +35,7 @@ class Finding:
     spread: float
     samples: int
     note: str = ""
+    typical: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,8 @@ def better(before: Record, after: Record) -> Record:
     """Return `after` with each finding replaced by the earlier one where that was better.
 
     Interference only ever slows a machine, so of two runs the faster figure is nearer the truth,
-    unless its own repeats did not come near it while those of the other did.
+    unless its own repeats did not come near it while those of the other did. Of a typical figure
+    the later one stands.
     Curves and proofs stay those of the later run unless only the earlier one was done.
     """
     if after.state != "done" or before.state != "done":
@@ -88,6 +90,8 @@ def better(before: Record, after: Record) -> Record:
 
 
 def _faster(before: Finding, after: Finding) -> Finding:
+    if after.typical:
+        return after
     steady, loose = sorted((before, after), key=lambda each: each.spread)
     if steady.spread < STEADY and loose.spread > LOOSE:
         return steady

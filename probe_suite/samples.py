@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 LEAST, MOST = 7, 400
@@ -43,3 +43,24 @@ def repeat(measure: Callable[[], float], budget_s: float = 2.0) -> Samples:
             break
         times.append(measure())
     return Samples(min(times), statistics.quantiles(times, n=4)[0], len(times))
+
+
+@dataclass(frozen=True, slots=True)
+class Typical:
+    """What runs usually take, where the fastest is no limit but another state of the machine.
+
+    `spread` is the distance of the quartiles in medians; `low` and `high` the 5th and 95th of 100.
+    """
+
+    middle: float
+    spread: float
+    low: float
+    high: float
+    count: int
+
+
+def typical(times: Sequence[float]) -> Typical:
+    """The middle and the ends of at least two times."""
+    first, middle, third = statistics.quantiles(times, n=4)
+    ends = statistics.quantiles(times, n=20, method="inclusive")
+    return Typical(middle, min(0.99, (third - first) / middle), ends[0], ends[-1], len(times))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from probe_suite import cpu_facts, fit, mapping, record, report, run, samples, toolchain
 from probe_suite.probe import Probe, Setting
-from probe_suite.probes import PROBES
+from probe_suite.probes import PROBES, cpu_threads
 from probe_suite.record import Finding, Record, Seen, Series
 from unistack_aot.base.errors import BadInput
 from unistack_aot.hw import propmap
@@ -104,6 +105,27 @@ def test_a_lucky_run_does_not_replace_a_steady_one() -> None:
     for before, after in ((steady, lucky), (lucky, steady)):
         kept = record.better(example(findings=(before,)), example(findings=(after,)))
         assert kept.findings == (steady,)
+
+
+def test_a_typical_figure_is_no_record_of_the_luckiest_moment() -> None:
+    before = Finding("barrier", 3e-8, "s", 0.02, 9, typical=True)
+    after = replace(before, value=8e-8, spread=0.1)
+    assert record.better(example(findings=(before,)), example(findings=(after,))).findings == (
+        after,
+    )
+    found = samples.typical([3.0] * 3 + [8.0] * 10 + [30.0])
+    assert (found.middle, found.low, found.count) == (8.0, 3.0, 14)
+    assert 8.0 < found.high <= 30.0 and found.spread < 0.99
+
+
+def test_bursts_on_one_core_do_not_count_unless_there_are_no_others() -> None:
+    made = [cpu_threads.Burst(3e-8, True), *[cpu_threads.Burst(8e-8, False)] * 3]
+    assert cpu_threads.apart(made) == [8e-8] * 3
+    assert cpu_threads.apart(made[:1]) == [3e-8]
+    usual, low, high = cpu_threads.found("barrier", made, "2 threads")
+    assert (usual.name, usual.value) == ("barrier", 8e-8) and "(1 of 4 shared one)" in usual.note
+    assert (low.name, high.name) == ("barrier.low", "barrier.high")
+    assert low.value < usual.value <= high.value
 
 
 def test_a_roof_is_the_larger_of_a_constant_and_a_proportion() -> None:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from unistack_aot.base.symbolic import Dim, evaluate, symbols
 from unistack_aot.hw.property import Property
 from unistack_aot.ir.functions import FUNCTIONS
-from unistack_aot.ir.scalar import Call, Load, postorder
+from unistack_aot.ir.scalar import Call, Load, Scalar, postorder
 from unistack_aot.mcir.nodes import Stmt
 from unistack_aot.mcir.transform import scalars
 
 # A series counts 10 operations or more as a formula; its code also reduces the argument, guards the
 # ends and builds powers of two (exp: 26 instructions in ua/math.h).
 SERIES, AROUND = 10.0, 2.5
+SAMPLES = 64  # values of a loop variable tried for an extent that depends on it
 
 
 @dataclass
@@ -50,13 +52,49 @@ class Point:
     chain: float = 0.0
 
 
-def conditional(body: Iterable[Stmt]) -> bool:
-    """Whether a load happens only where a condition holds: compilers then leave vectors, as the load might fault."""
+class Extents:
+    """The ranges of loop variables that were declared so far, and what extents are within them."""
+
+    def __init__(self) -> None:
+        self.ranges: dict[str, tuple[int | None, int | None]] = {}
+
+    def inside(self, var: str, extent: Dim) -> None:
+        """Declare the range of a loop variable."""
+        top = self.greatest(extent)
+        self.ranges[var] = (0, max(0, top - 1))
+
+    def greatest(self, extent: Dim) -> int:
+        """The largest value of an extent."""
+        return max(self.values(extent))
+
+    def size(self, extent: Dim) -> float:
+        """The mean value of an extent over the iterations of the loops around."""
+        found = self.values(extent)
+        return sum(found) / len(found)
+
+    def values(self, extent: Dim) -> list[int]:
+        """What an extent is in sampled iterations of the loops around."""
+        if isinstance(extent, int):
+            return [extent]
+        envs: list[dict[str, int]] = [{}]
+        for name in sorted(symbols(extent)):
+            high = self.ranges.get(name, (0, 0))[1] or 0
+            step = max(1, (high + 1) // SAMPLES)
+            tried = range(0, high + 1, step)
+            envs = [{**env, name: value} for env in envs[:SAMPLES] for value in tried]
+        return [max(0, evaluate(extent, env)) for env in envs]
+
+
+def conditional(body: Iterable[Stmt], changes: Callable[[Scalar], bool]) -> bool:
+    """Whether a load happens only where a condition holds that changes from one iteration to the next.
+
+    Compilers then leave vectors, as the load might fault; one that stays is decided before the loop.
+    """
     choices = (
         node
         for stmt in body
         for node in postorder(*scalars(stmt))
-        if isinstance(node, Call) and node.fn == "where"
+        if isinstance(node, Call) and node.fn == "where" and changes(node.args[0])
     )
     return any(isinstance(v, Load) for node in choices for v in postorder(*node.args[1:]))
 

@@ -36,6 +36,8 @@ def add_tiles(
     loads = (vectors + held / beside) * rates.lane_bytes / rates.l1
     chain = rates.latency / wide
     found = {"multiply-add": fused, "l1": loads, "chain": chain}
+    if PANEL * depth * 4 > rates.l1_capacity:  # too deep to stay for the next tile: streamed again
+        found["l2"] = PANEL * 4 / rates.l2
     slowest = max(found, key=lambda name: found[name])
     work.seconds[slowest] += times * count * panels * depth * found[slowest]
     done = times * count * panels
@@ -45,6 +47,4 @@ def add_tiles(
     # with a mispredicted branch.
     work.seconds["starts"] += done / wide * (2 * rates.refill + 4 * rates.l1_latency)
     if (rows + PANEL) * depth * 4 > rates.l1_capacity:
-        work.seconds["l2"] += done * held * depth * 4 * share / rates.l2
-    if PANEL * depth * 4 > rates.l1_capacity:  # a block too deep to stay for the next tile
-        work.seconds["l2"] += done * PANEL * depth * 4 / rates.l2
+        work.seconds["l2"] += done / beside * held * depth * 4 * share / rates.l2

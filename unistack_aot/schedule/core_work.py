@@ -7,12 +7,12 @@ terms add up (cost.py), how many bytes a launch moves at least (mcir/counts.py).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import ceil, log2, prod
 
 from unistack_aot.base.dtypes import DType, bool_
-from unistack_aot.base.symbolic import Dim, evaluate, substitute, symbol, symbols
+from unistack_aot.base.symbolic import evaluate, substitute, symbol, symbols
 from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Call, Cast, Index, Load, Name, Scalar, postorder
 from unistack_aot.mcir.accesses import accesses
@@ -35,7 +35,7 @@ from unistack_aot.mcir.nodes import (
 from unistack_aot.mcir.transform import scalars, substitute_vars
 from unistack_aot.mcir.winograd import FORMS, TAPS, Form
 from unistack_aot.schedule.core_rates import core_rates
-from unistack_aot.schedule.core_terms import Point, Work, conditional, issued
+from unistack_aot.schedule.core_terms import SERIES, Extents, Point, Work, conditional, issued
 from unistack_aot.schedule.core_tiles import add_tiles
 from unistack_aot.schedule.fold_merges import chain_of, merge_cost
 from unistack_aot.schedule.panels import PANEL
@@ -44,8 +44,10 @@ FOLD_LANES = 16  # partial states of a vector fold
 WINOGRAD_TILES = 32  # transformed together (kWinogradTiles of ua/winograd_transform.h)
 # Instructions per point of a tile and vector of channels, loads and stores included, as counted in F(4x4, 3x3) there.
 INPUT_TRANSFORM, OUTPUT_TRANSFORM = 204 / 36, 214 / 36
+# Vectors of partial states of a row's maximum and sum (kFoldLanes of ua/reduce.h).
+STATE_VECTORS = 4
+AROUND_SINGLE = 3  # instructions of one element outside vectors: load, merge, store
 SCORE_PASSES = 7  # a score is stored, changed, searched for the maximum, exponentiated, summed
-SAMPLES = 64  # values of a loop variable tried for an extent that depends on it
 # Instructions a core looks ahead, in which independent folds overlap: assumed for a current core, not probed.
 WINDOW = 256
 
@@ -70,15 +72,15 @@ def core_work(kernel: Kernel, machine: Machine) -> Work:
     return core.work
 
 
-class Core:
+class Core(Extents):
     """One core at work on one kernel."""
 
     def __init__(self, kernel: Kernel, machine: Machine) -> None:
+        super().__init__()
         self.kernel = kernel
         self.work = Work()
         self.rates = core_rates(machine)
         self.work.entries.update(self.rates.entries)
-        self.ranges: dict[str, tuple[int | None, int | None]] = {}
         self.pending: dict[str, Contract] = {}
         self.tasks = 0  # of the loops over tasks around; 0 outside of them
 
@@ -136,32 +138,6 @@ class Core:
         self.tasks = max(1, self.tasks) * count
         self.work.tasks = max(self.work.tasks, self.tasks)
 
-    def inside(self, var: str, extent: Dim) -> None:
-        """Declare the range of a loop variable."""
-        top = self.greatest(extent)
-        self.ranges[var] = (0, max(0, top - 1))
-
-    def greatest(self, extent: Dim) -> int:
-        """The largest value of an extent."""
-        return max(self.values(extent))
-
-    def size(self, extent: Dim) -> float:
-        """The mean value of an extent over the iterations of the loops around."""
-        found = self.values(extent)
-        return sum(found) / len(found)
-
-    def values(self, extent: Dim) -> list[int]:
-        """What an extent is in sampled iterations of the loops around."""
-        if isinstance(extent, int):
-            return [extent]
-        envs: list[dict[str, int]] = [{}]
-        for name in sorted(symbols(extent)):
-            high = self.ranges.get(name, (0, 0))[1] or 0
-            step = max(1, (high + 1) // SAMPLES)
-            tried = range(0, high + 1, step)
-            envs = [{**env, name: value} for env in envs[:SAMPLES] for value in tried]
-        return [max(0, evaluate(extent, env)) for env in envs]
-
     # --- straight code ------------------------------------------------------------------------------
 
     def points(
@@ -170,14 +146,23 @@ class Core:
         """`count` iterations of straight code over `var`, in vectors if `wide`."""
         if not count or not times:
             return
-        wide = wide and not conditional(body)
+        wide = wide and not conditional(body, self.changing(body, var))
         point = self.point(body, var, wide)
-        self.spend(point, self.filled(count) if wide else count, times)
+        # Of a constant rest, compilers make half a vector first.
+        steps = self.filled(count, least=self.rates.lane_bytes / 8) if wide else count
+        self.spend(point, steps, times)
+        if point.gathered:
+            self.work.seconds["elements"] += point.gathered * count * self.rates.element * times
 
-    def filled(self, count: float, lanes: float = 0.0) -> float:
-        """Iterations that a vector loop costs: what fills no vector runs one by one, each as slow as a vector."""
+    def filled(self, count: float, lanes: float = 0.0, least: float = 0.0) -> float:
+        """Iterations that a vector loop costs: what fills no vector (of `least` lanes at the end) runs one by one.
+
+        A part of a vector, or a single element, takes as long as a whole one.
+        """
         lanes = lanes or self.rates.lane_bytes / 4
-        return count // lanes * lanes + count % lanes * lanes
+        least = least or lanes
+        rest = count % lanes
+        return (count // lanes + rest // least + rest % least) * lanes
 
     def spend(self, point: Point, count: float, times: float, overlaps: bool = True) -> None:
         """Add the slower of the things that a core does at once: `count` points, `times` times, one chain each time."""
@@ -189,8 +174,6 @@ class Core:
         found = {"instructions": issue, "l1": through, "chain": chain}
         slowest = max(found, key=lambda name: found[name])
         self.work.seconds[slowest] += found[slowest] * times
-        if point.gathered:
-            self.work.seconds["elements"] += point.gathered * count * self.rates.element * times
 
     def point(self, body: tuple[Stmt, ...], var: str | None, wide: bool) -> Point:
         """What one iteration costs; what does not depend on `var` is outside the loop."""
@@ -214,20 +197,25 @@ class Core:
 
     def operations(self, body: Iterable[Stmt], var: str | None, wide: bool) -> float:
         """Instructions of the formulas of one iteration."""
-        moving: set[str] = set()
+        changes = self.changing(body, var)
         total = 0.0
         for stmt in body:
-            roots = scalars(stmt)
-            if isinstance(stmt, Let) and any(self.moves(r, var, moving) for r in roots):
-                moving.add(stmt.name)
-            for node in postorder(*roots):
-                if not self.moves(node, var, moving):
+            for node in postorder(*scalars(stmt)):
+                if not changes(node):
                     continue
                 if isinstance(node, Call):
                     total += issued(node.fn) * self.width(node.dtype, wide)
                 elif isinstance(node, Cast):
                     total += self.width(node.dtype, wide)
         return total
+
+    def changing(self, body: Iterable[Stmt], var: str | None) -> Callable[[Scalar], bool]:
+        """Which values of a body change from one iteration of `var` to the next."""
+        moving: set[str] = set()
+        for stmt in body:
+            if isinstance(stmt, Let) and any(self.moves(r, var, moving) for r in scalars(stmt)):
+                moving.add(stmt.name)
+        return lambda value: self.moves(value, var, moving)
 
     def width(self, dtype: DType, wide: bool) -> float:
         """Instructions per element for one operation on a vector of this dtype."""
@@ -264,20 +252,23 @@ class Core:
         count = prod(sizes)
         if fold.body:
             self.body(fold.body, times * count)
-        wide = fold.role is Role.VECTOR and not conditional((fold,))
+        changes = self.changing((), fold.axes[-1].var)
+        wide = fold.role is Role.VECTOR and not conditional((fold,), changes)
         point = self.fold_point(fold, fold.axes[-1].var, wide)
         simple = fold.monoid in ("sum", "prod")
         depth = chain_of(fold)
         states = self.rates.lane_bytes / 4 if simple else FOLD_LANES
         parallel = states if wide else 1
-        length = self.filled(sizes[-1], parallel) if wide else sizes[-1]
+        length = self.filled(sizes[-1], parallel)
+        if point.gathered:
+            self.work.seconds["elements"] += point.gathered * count * self.rates.element * times
         self.spend(replace(point, chain=depth / parallel), length, times * prod(sizes[:-1]))
         runs = times * prod(sizes[:-1])
-        merges = log2(states) if simple else states - 1
-        if wide:
-            self.work.seconds["chain"] += (
-                (times if not simple else runs) * merges * depth * self.rates.latency
-            )
+        if wide and simple:
+            self.work.seconds["chain"] += times * log2(states) * depth * self.rates.latency
+        elif wide:  # each merge of partial states waits for the one before
+            merge = Point(merge_cost(fold) * self.rates.single, 0.0, 0.0, chain=depth)
+            self.spend(merge, states - 1, runs)
 
     def fold_point(self, fold: Fold, var: str | None, wide: bool) -> Point:
         """One point of a fold: its values and the merge."""
@@ -394,14 +385,31 @@ class Core:
         deep, values = self.size(stmt.depth.extent), self.size(stmt.values.extent)
         self.inside(stmt.keys.var, stmt.keys.extent)
         self.ranges[stmt.rows.var] = (0, None)
+        at_once = min(keys, stmt.blocks[1] or keys)
+        parts = ceil(keys / max(1.0, at_once))
         padded = ceil(keys / PANEL) * PANEL
-        # Packed keys and values, and the passes over the scores, do not fit the first cache together.
         packed = times * padded * (deep + values)
         passes = times * rows * padded * SCORE_PASSES
-        self.work.seconds["l2"] += (packed * 2 + passes) * 4 / self.rates.l2
+        # What was mixed before is scaled again for every further block of keys.
+        mixed = times * rows * ceil(values / PANEL) * PANEL * 2 * (parts - 1)
+        held = (rows * at_once + at_once * (deep + values)) * 4
+        fits = held <= self.rates.l1_capacity
+        near, rate = ("l1", self.rates.l1) if fits else ("l2", self.rates.l2)
+        self.work.seconds[near] += (packed * 2 + passes + mixed) * 4 / rate
         add_tiles(self.work, self.rates, rows, padded / PANEL, deep, times)
         add_tiles(self.work, self.rates, rows, ceil(values / PANEL), keys, times)
         score = (Let(stmt.dot, stmt.score),)
-        self.points(score, stmt.keys.var, keys, True, times * rows)
+        wide = not conditional(score, self.changing(score, stmt.keys.var))
+        steps = self.filled(keys)
+        self.spend(self.point(score, stmt.keys.var, wide), steps if wide else keys, times * rows)
         exponential = (issued("exp") + 6) * 4 / self.rates.lane_bytes
-        self.spend(Point(exponential, 5 * 4, 0.0), keys, times * rows)
+        self.spend(Point(exponential, 5 * 4, 0.0), steps, times * rows)
+        self.absorb(at_once, times * rows * parts)
+
+    def absorb(self, keys: float, times: float) -> None:
+        """A row's maximum, its factor and its sum wait for each other; what fills no partial states goes one by one."""
+        states = STATE_VECTORS * self.rates.lane_bytes / 4
+        waits = 2 * log2(states) + 2 * SERIES
+        singles = 2 * (keys % states) * AROUND_SINGLE
+        self.work.seconds["chain"] += times * waits * self.rates.latency
+        self.work.seconds["instructions"] += times * singles * self.rates.single / self.rates.issue

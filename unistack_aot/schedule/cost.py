@@ -28,6 +28,8 @@ from unistack_aot.schedule.steps import launched_steps
 
 CACHES = ("l1", "l2", "l3")
 MOST_DOUBLINGS = 12
+# Lines of a kernel's code that it waits for when it begins, after all others ran: assumed, not probed.
+CODE_LINES = 16
 SHOWN = 4  # terms in words
 T = TypeVar("T")
 
@@ -85,6 +87,8 @@ def _on_cores(kernel: Kernel, machine: Machine, held: Mapping[str, str], units: 
         terms.append(Term(machine.memory(level), moved / rate.value, (rate,)))
     slowest = max((machine.latency(held.get(p.name, "far")) for p in kernel.params), key=float)
     terms.append(Term("latency", slowest.value, (slowest,)))  # first lines, asked for together
+    fetched = machine.latency("near")
+    terms.append(Term("code", CODE_LINES * fetched.value, (fetched,)))
     if busy > 1:  # else the caller does it all
         launch, barrier = machine.launch_cost(), machine.barrier_cost()
         terms.append(Term("launch", launch.value, (launch,)))

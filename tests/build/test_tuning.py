@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +16,12 @@ from onnx import TensorProto, helper, numpy_helper
 from unistack_aot.artifact.reader import open_package
 from unistack_aot.check.compile import Tuning, compile_model
 from unistack_aot.cli.main import main
+from unistack_aot.packing import Builder, Tuned
 from unistack_aot.pipeline import Report
+from unistack_aot.runtime.session import load
+from unistack_aot.schedule.candidates import Pick
+from unistack_aot.stages import Hooks
+from unistack_aot.targets.target import Request, Target
 from unistack_aot.tune.database import Database, Entry, Setting
 from unistack_aot.tune.search import FEW, best_way
 
@@ -76,6 +83,61 @@ def test_the_same_database_gives_the_same_bytes_and_says_what_was_measured(folde
     (blocks,) = [d for d in lock["decisions"]["cpu:x86-64-v3"] if d["what"] == "blocks"]
     assert f"measured: the fastest of {FEW}" in blocks["because"]
     assert sum(", measured " in tried for tried in blocks["tried"]) == FEW - 1
+
+
+def attention(heads: int, rows: int, keys: int, depth: int) -> onnx.ModelProto:
+    nodes = [
+        helper.make_node("Transpose", ["k"], ["kt"], "turn", perm=[0, 1, 3, 2]),
+        helper.make_node("MatMul", ["q", "kt"], ["scores"], "scores"),
+        helper.make_node("Softmax", ["scores"], ["weights"], "softmax", axis=-1),
+        helper.make_node("MatMul", ["weights", "v"], ["y"], "mix"),
+    ]
+    inputs = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, heads, size, depth])
+        for name, size in (("q", rows), ("k", keys), ("v", keys))
+    ]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, heads, rows, depth])
+    graph = helper.make_graph(nodes, "g", inputs, [output])
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+
+
+@dataclass
+class Every:
+    """In place of a search: runs these ways of the only kernel with choices, and keeps what came out."""
+
+    wanted: tuple[str, ...]
+    feeds: dict[str, np.ndarray]
+    found: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __call__(self, target: Target, request: Request, build: Builder) -> Tuned:
+        with tempfile.TemporaryDirectory() as scratch:
+            (choice,) = build(replace(request, whole=True), Path(scratch) / "usual.pkg").choices
+            assert set(self.wanted) <= dict(choice.ways).keys()
+            for number, way in enumerate(self.wanted):
+                picks = {choice.key: Pick(way, on_trial=True)}
+                trial = build(replace(request, picks=picks), Path(scratch) / f"{number}.pkg")
+                assert trial.choices[0].chosen == way
+                session = load(trial.package, "cpu", 2)
+                self.found[way] = session.run(self.feeds)["y"]
+        return Tuned(request, "")
+
+
+def test_every_block_of_an_attention_computes_the_same(folder: Path) -> None:
+    rng = np.random.default_rng(2)
+    shapes = {"q": (1, 2, 70, 16), "k": (1, 2, 300, 16), "v": (1, 2, 300, 16)}
+    feeds = {name: rng.standard_normal(s).astype(np.float32) for name, s in shapes.items()}
+    wanted = tuple(
+        f"{q} queries and {k} keys at a time" for q, k in ((64, 256), (8, 128), (80, 512))
+    )
+    every = Every(wanted, feeds)
+    compile_model(attention(2, 70, 300, 16), folder / "a.pkg", ("cpu:x86-64-v3",),
+                  golden=False, hooks=Hooks(tuner=every))  # fmt: skip
+    q, k, v = (feeds[name].astype(np.float64) for name in "qkv")
+    scores = q @ k.transpose(0, 1, 3, 2)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    want = weights / weights.sum(-1, keepdims=True) @ v
+    for way in wanted:
+        np.testing.assert_allclose(every.found[way], want, rtol=2e-5, atol=2e-5, err_msg=way)
 
 
 def test_entries_hold_for_one_kernel_map_tool_chain_and_number_of_threads() -> None:

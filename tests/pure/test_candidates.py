@@ -9,12 +9,14 @@ from unistack_aot.hw.machine import Machine, machine_for_arch
 from unistack_aot.hw.occupancy import Occupancy
 from unistack_aot.hw.roofline import Prediction, Term
 from unistack_aot.schedule.candidates import (
+    ANOTHER_ALGORITHM,
     MARGIN,
     Choice,
     Pick,
     block_ways,
     choose,
     neighbours,
+    placed,
 )
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.panel_blocks import Extents, choose_blocks
@@ -109,6 +111,17 @@ def test_the_usual_blocks_come_first_and_neighbours_differ_in_one_thing() -> Non
         near = neighbours(ways)
         assert 3 <= len(near) < len(ways)
         assert all(ways[name] != usual for name in near)
+
+
+def test_ways_that_differ_in_one_thing_lie_on_one_axis_of_the_space() -> None:
+    usual = choose_blocks(PRODUCT, CPU)
+    for change in ({"row_block": 2 * usual.row_block}, {"panel_group": usual.panel_group // 2}):
+        here, there = placed(usual, PRODUCT), placed(replace(usual, **change), PRODUCT)
+        assert sum(abs(a - b) for a, b in zip(here, there, strict=True)) == 1
+    assert placed(replace(usual, depth_block=PRODUCT.depth), PRODUCT) == placed(
+        replace(usual, depth_block=0), PRODUCT
+    )
+    assert len(ANOTHER_ALGORITHM) == len(placed(usual, PRODUCT))
 
 
 def test_depth_blocks_are_whole_windows() -> None:

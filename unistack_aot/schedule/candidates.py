@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
-from math import ceil
+from math import ceil, log2
 from typing import TypeVar
 
 from unistack_aot.hw.machine import Machine
@@ -25,6 +25,7 @@ from unistack_aot.schedule.panels import PANEL, Blocks
 
 MARGIN = 0.15  # the model's median error on kernels it was not fitted to (docs/cost_model.md)
 SHOWN = 6  # losers in a record
+ANOTHER_ALGORITHM = (99.0, 0.0, 0.0, 0.0, 0.0)  # a place far from all blocks (`placed`)
 T = TypeVar("T")
 
 
@@ -44,7 +45,8 @@ Picks = Mapping[str, Pick]
 class Choice:
     """One kernel's ways by predicted time, the usual one and the chosen one.
 
-    `key` names the kernel by its content; its launches write `writes`.
+    `key` names the kernel by its content; its launches write `writes`. `places` says where every way
+    lies along the axes of its space, in steps that halve or double a size.
     """
 
     key: str
@@ -53,6 +55,7 @@ class Choice:
     ways: tuple[tuple[str, float], ...]
     usual: str
     chosen: str
+    places: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
 
 
 def content_key(kernel: Kernel, *words: str) -> str:
@@ -167,12 +170,25 @@ def neighbours(ways: Mapping[str, Blocks]) -> list[str]:
 
 def named(blocks: Blocks, e: Extents) -> str:
     """Blocks in words: "2 tasks of rows, 192 rows x 8 panels x 256 deep"."""
-    tasks = (
-        ceil(e.rows / blocks.task_rows) if blocks.task_rows else ceil(e.panels / blocks.task_panels)
-    )
     share = "rows" if blocks.task_rows else "panels"
     depth = blocks.depth_block or e.depth
-    return f"{tasks} tasks of {share}, {blocks.row_block} rows x {blocks.panel_group} panels x {depth} deep"
+    return (
+        f"{_tasks(blocks, e)} tasks of {share}, {blocks.row_block} rows x {blocks.panel_group} panels"
+        f" x {depth} deep"
+    )
+
+
+def placed(blocks: Blocks, e: Extents) -> tuple[float, ...]:
+    """Where blocks lie in the space of a contraction: the axis that is shared, tasks, rows, panels, depth."""
+    depth = blocks.depth_block or e.depth
+    sizes = (_tasks(blocks, e), blocks.row_block, blocks.panel_group, depth)
+    return (1.0 if blocks.task_rows else 0.0, *(log2(size) for size in sizes))
+
+
+def _tasks(blocks: Blocks, e: Extents) -> int:
+    if blocks.task_rows:
+        return ceil(e.rows / blocks.task_rows)
+    return ceil(e.panels / blocks.task_panels)
 
 
 def _around(size: int) -> Iterable[int]:

@@ -1,15 +1,17 @@
-"""The search for faster ways: the model ranks, rounds of trials measure the best few in place.
+"""The search for faster ways: rounds of trials measure promising ones in place.
 
-A round builds the whole program with the next untried way of every kernel and times each launch
-inside it, so one build tries one way of all kernels, each among the caches and neighbours it will
-have. Every result is stored at once: a search that is interrupted goes on where it stopped, and the
-best so far is what a compilation takes. Not here: the storage (database.py).
+A round builds the whole program with the next way of every kernel and times each launch inside it,
+so one build tries one way of all kernels, each among the caches and neighbours it will have. Which
+way is next follows from all that was measured (proposals.py). Every result is stored at once: a
+search that is interrupted goes on where it stopped, and the best so far is what a compilation takes.
+At the end the best ways and the usual ones run in turns, so that one quiet moment decides nothing.
+Not here: the storage (database.py).
 """
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -22,6 +24,7 @@ from unistack_aot.runtime.session import Session, load
 from unistack_aot.schedule.candidates import Choice, Pick
 from unistack_aot.targets.target import Request, Target
 from unistack_aot.tune.database import Database, Entry, Setting
+from unistack_aot.tune.proposals import Space, next_way
 
 FEW = 6  # ways of a kernel that are measured, the usual one among them
 NOISE = 0.01  # a way must beat the usual one by more than times differ from run to run
@@ -103,16 +106,18 @@ class Search:
         trials, longest, picks = 0, 0.0, dict[str, Pick]()
         while True:
             began = perf_counter()
+            asked = replace(best, picks=_Over(stored, picks), whole=not trials)
             with tempfile.TemporaryDirectory(prefix="tune-") as folder:
-                asked = replace(best, picks=_Over(stored, picks), whole=not trials)
                 trial = build(asked, Path(folder) / "trial.pkg")
-                times = self._measured(trial, device)
+                (times,) = self._measured((trial,), device)
             trials += self._store(trial, times, stored)
             longest = max(longest, perf_counter() - began)
             picks = {c.key: Pick(way, on_trial=True) for c, way in self._next(trial, stored)}
             self.say(f"{trials} trials, {len(picks)} kernels with more to try")
             if not picks or perf_counter() + longest > end:
                 break
+        if perf_counter() + 2 * longest <= end:
+            self._finals(best, build, device, stored)
         changed = sum(self._best(choice, stored) != choice.usual for choice in trial.choices)
         left = f", {len(picks)} kernels not searched to the end" if picks else ""
         return (
@@ -125,31 +130,43 @@ class Search:
         return choice.usual if entry is None else best_way(entry)
 
     def _next(self, trial: Trial, stored: Stored) -> Iterator[tuple[Choice, str]]:
-        """The next untried way of each choice: the usual one, then the best predicted few."""
+        """The next way of each choice, while fewer than `few` were measured."""
         for choice in trial.choices:
             if not trial.launches[choice.key]:
                 continue  # its launch became another kernel's part
             entry = stored.entry(choice.key)
             known = {} if entry is None else entry.measured
             predicted = dict(choice.ways) if entry is None else entry.predicted
-            ranked = sorted(
-                predicted.keys() - {choice.usual}, key=lambda way: (predicted[way], way)
-            )
-            wanted = (choice.usual, *ranked[: self.few - 1])
-            untried = [name for name in wanted if name not in known]
-            if untried:
-                yield choice, untried[0]
+            way = next_way(Space(choice.usual, predicted, choice.places), known)
+            if way is not None and len(known) < self.few:
+                yield choice, way
 
-    def _measured(self, trial: Trial, device: str) -> dict[int, float]:
-        """Least seconds of every launch."""
-        session = load(trial.package, device, self.threads)
-        feeds = self.feeds(session, trial.graph)
-        end, runs, best = perf_counter() + SECONDS, 0, dict[int, float]()
+    def _finals(self, best: Request, build: Builder, device: str, stored: Stored) -> None:
+        """Measure the best way of every kernel and the usual one again, in turns."""
+        with tempfile.TemporaryDirectory(prefix="tune-") as folder:
+            asked = {"best": stored, "usual": _Usual(stored)}
+            trials = [
+                build(replace(best, picks=picks), Path(folder) / f"{name}.pkg")
+                for name, picks in asked.items()
+            ]
+            for trial, times in zip(trials, self._measured(trials, device), strict=True):
+                self._store(trial, times, stored)
+
+    def _measured(self, trials: Sequence[Trial], device: str) -> list[dict[int, float]]:
+        """Least seconds of every launch of each trial; trials take turns."""
+        sessions = [load(trial.package, device, self.threads) for trial in trials]
+        feeds = [
+            self.feeds(session, trial.graph)
+            for session, trial in zip(sessions, trials, strict=True)
+        ]
+        best: list[dict[int, float]] = [{} for _ in trials]
+        end, runs = perf_counter() + SECONDS * len(trials), 0
         while runs < RUNS or perf_counter() < end:
             runs += 1
-            for launch in session.profile(feeds):
-                seconds = launch.seconds / launch.runs
-                best[launch.number] = min(seconds, best.get(launch.number, seconds))
+            for session, given, least in zip(sessions, feeds, best, strict=True):
+                for launch in session.profile(given):
+                    seconds = launch.seconds / launch.runs
+                    least[launch.number] = min(seconds, least.get(launch.number, seconds))
         return best
 
     def _store(self, trial: Trial, times: Mapping[int, float], stored: Stored) -> int:
@@ -182,3 +199,22 @@ class _Over(Mapping[str, Pick]):
 
     def __len__(self) -> int:
         return len(self.trials)
+
+
+class _Usual(Mapping[str, Pick]):
+    """The usual way of every kernel that was measured."""
+
+    def __init__(self, stored: Stored) -> None:
+        self.stored = stored
+
+    def __getitem__(self, key: str) -> Pick:
+        entry = self.stored.entry(key)
+        if entry is None:
+            raise KeyError(key)
+        return Pick(entry.usual, on_trial=True)
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("usual ways are found by kernel")
+
+    def __len__(self) -> int:
+        raise TypeError("usual ways are found by kernel")

@@ -34,6 +34,7 @@ def attention_call(stmt: Attend, writer: KernelWriter) -> tuple[CNode, ...]:
         out_row,
         _dim(stmt.depth.extent, writer),
         _dim(stmt.values.extent, writer),
+        str(stmt.blocks[1]),
     ]
     first, last = stmt.rows.first, stmt.rows.first + stmt.rows.extent
     keys = _dim(stmt.keys.extent, writer)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
+from math import log2
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +25,7 @@ from unistack_aot.mcir.transform import map_scalars, rename_buffers
 from unistack_aot.mcir.winograd import Form
 from unistack_aot.schedule.attention import ATTEND, AttentionSite, find_attention
 from unistack_aot.schedule.candidates import (
+    ANOTHER_ALGORITHM,
     Choice,
     Pick,
     Picks,
@@ -31,6 +33,7 @@ from unistack_aot.schedule.candidates import (
     choose,
     content_key,
     neighbours,
+    placed,
 )
 from unistack_aot.schedule.clipping import conjuncts, room_of
 from unistack_aot.schedule.contraction import Factor, Site, find_site
@@ -61,9 +64,10 @@ from unistack_aot.targets.target import Request, Scheduled
 
 Array = NDArray[Any]
 Way = TypeVar("Way")
-# rows of scores that share one pass over the keys; the usual number first
-QUERY_ROWS = (64, 32, 128)
-KEY_TILE = 256  # kKeyTile of ua/attention.h
+# Rows of scores that share one pass over the keys (at most kQueryBlock of ua/attention.h), and keys
+# whose scores are held at once; the usual numbers first.
+QUERY_ROWS = (64, 8, 16, 24, 32, 40, 48, 80, 96, 112, 128)
+KEY_TILES = (256, 128, 512)
 
 
 @dataclass
@@ -148,10 +152,12 @@ class Legalizer:
         direct = block_ways(extents, choose_blocks(extents, self.machine), self.machine)
         near = [*neighbours(direct), next(iter(direct))]
         ways: dict[str, Blocks | Form] = {**direct}
+        places = {name: placed(blocks, extents) for name, blocks in direct.items()}
         words = described(extents, self.machine)
         form = winograd_form(site, depth, a.layout.block)
         if not packing and self.fast and isinstance(form, Form):
             ways = {form.name: form, **ways}
+            places[form.name] = ANOTHER_ALGORITHM
             words = f"{words}; {winograd_saves(site, form)}"
 
         def made(blocks: Blocks | Form, operand: str) -> Kernel:
@@ -162,7 +168,7 @@ class Legalizer:
         subject = ", ".join(launch.origins[:2]) or launch.label
         kind = "blocks" if len(ways) == len(direct) else "algorithm"
         blocks = self.chosen(
-            kind, subject, launch, ways, lambda way: made(way, "packed"), near, words
+            kind, subject, launch, ways, lambda way: made(way, "packed"), near, words, places
         )
         return packing, made(
             blocks, self.transformed(name, blocks) if isinstance(blocks, Form) else name
@@ -171,13 +177,21 @@ class Legalizer:
     def attention(self, launch: Launch, kernel: Kernel, site: AttentionSite) -> Kernel:
         """The attention as blocks of queries that share one pass over the keys."""
 
-        def made(rows: int) -> Kernel:
-            return ATTEND.sure(kernel, site, rows, KEY_TILE, "attention.f32")
+        def made(sizes: tuple[int, int]) -> Kernel:
+            return ATTEND.sure(kernel, site, *sizes, "attention.f32")
 
-        ways = {f"{n} queries and {KEY_TILE} keys at a time": n for n in QUERY_ROWS}
+        ways = {
+            f"{rows} queries and {keys} keys at a time": (rows, keys)
+            for rows, keys in query_blocks(site)
+        }
+        usual = next(iter(ways.values()))
+        near = [
+            name for name, sizes in ways.items() if sizes[0] == usual[0] or sizes[1] == usual[1]
+        ]
+        places = {name: (log2(rows), log2(keys)) for name, (rows, keys) in ways.items()}
         words = "softmax(q k) v is a stream over keys; scores stay near"
         subject = ", ".join(launch.writes())
-        return made(self.chosen("attention", subject, launch, ways, made, tuple(ways), words))
+        return made(self.chosen("attention", subject, launch, ways, made, near, words, places))
 
     def chosen(
         self,
@@ -188,6 +202,7 @@ class Legalizer:
         made: Callable[[Way], Kernel],
         near: Collection[str],
         because: str,
+        places: Mapping[str, tuple[float, ...]],
     ) -> Way:
         """The way to take among those of a launch; what was decided and could be measured is noted."""
         kinds = (self.buffers[name].kind.name for name in launch.args)
@@ -204,7 +219,8 @@ class Legalizer:
             kind, subject, writes, key, ways, cost, machine, picks, near, because
         )
         known = self.choices.get(key, replace(choice, writes=()))
-        self.choices[key] = replace(choice, writes=(*known.writes, *choice.writes))
+        writes = (*known.writes, *choice.writes)
+        self.choices[key] = replace(choice, writes=writes, places=places)
         self.decisions.append(decision)
         return way
 
@@ -304,6 +320,24 @@ class Legalizer:
         (held,) = kernel.outputs
         self.buffers[held.name] = Buffer(held.name, held.dtype, held.shape)
         return closed(kernel, Launch(kernel, (), launch.origins, "pack"))
+
+
+def query_blocks(site: AttentionSite) -> list[tuple[int, int]]:
+    """Rows and keys at a time, the usual ones first: no more than there are, in whole steps."""
+    rows, keys = (
+        _steps(axis.extent, sizes)
+        for axis, sizes in ((site.rows, QUERY_ROWS), (site.keys, KEY_TILES))
+    )
+    return [(r, k) for r in rows for k in keys]
+
+
+def _steps(extent: Dim, sizes: tuple[int, ...]) -> list[int]:
+    """The usual size, then those that cut an extent otherwise: the parts, and the least that takes all of it."""
+    usual, *others = sizes
+    if not isinstance(extent, int):
+        return list(sizes)
+    whole = min((size for size in sorted(sizes) if size >= extent), default=extent)
+    return [usual, *(n for n in others if n < extent or usual < extent <= n == whole)]
 
 
 def attention_fits(kernel: Kernel, site: AttentionSite, ranges: Ranges) -> Yes | No:

@@ -1,8 +1,8 @@
 // Attention for a block of query rows of one head: O = softmax(score(Q K^T)) V, streamed over tiles of keys.
 // Not here: the stream itself (attention_stream.h, once per library); the loops over batch, heads and query blocks, and the choice of their sizes (generated code).
 //
-// The score matrix exists only as one [rows][kKeyTile] block in L2. The softmax is online: each key tile updates the row's
-// maximum and sum and rescales what was accumulated (exp(a+b) = exp(a) exp(b)); sequences of at most kKeyTile keys need no
+// The score matrix exists only as one [rows][key_tile] block in L2. The softmax is online: each key tile updates the row's
+// maximum and sum and rescales what was accumulated (exp(a+b) = exp(a) exp(b)); sequences of at most key_tile keys need no
 // rescaling. A row whose scores are all -inf gives NaN, as the formula does.
 //
 //   score(m, key, n, s)   turns the raw products s[0..n-1] of query row m with keys key.. into scores, in place:
@@ -14,7 +14,6 @@
 
 namespace ua {
 
-inline constexpr int kKeyTile = 256;
 inline constexpr int kQueryBlock = 128;  // most rows per call
 
 struct Attention {
@@ -24,6 +23,7 @@ struct Attention {
     int64_t out_row;
     int depth;    // columns of q and k
     int depth_v;  // columns of v and out
+    int key_tile = 256;  // keys whose scores are held at once
 };
 
 namespace detail {

@@ -41,7 +41,7 @@ void attention_all(const Attention& a, int64_t m0, int64_t m1, int64_t keys,
     }
     const int rows = int(m1 - m0), panels = (a.depth_v + kPanel - 1) / kPanel;
     const Tiles tiles(rows, MR);
-    const int64_t tile = std::min<int64_t>(keys, kKeyTile), wide = (tile + kPanel - 1) / kPanel * kPanel;
+    const int64_t tile = std::min<int64_t>(keys, a.key_tile), wide = (tile + kPanel - 1) / kPanel * kPanel;
     const int64_t acc_tile = int64_t(MR) * kPanel;
     float* const kt = thread_scratch(size_t(wide * a.depth + panels * kPanel * tile + rows * wide + acc_tile +
                                             tiles.count * panels * acc_tile));

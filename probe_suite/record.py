@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 STEADY, LOOSE = 0.2, 0.5  # spreads of a figure that reproduces, and of one that does not
+Of = Literal["best", "middle", "low", "high"]
 State = Literal["done", "skipped", "failed", "timed out"]
 
 
@@ -27,7 +28,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One property a probe yields, in base units: the best of many runs, or what is `typical` of them."""
+    """One property a probe yields, in base units: of many times the best, the middle, or an end of the range."""
 
     name: str
     value: float
@@ -35,7 +36,7 @@ class Finding:
     spread: float
     samples: int
     note: str = ""
-    typical: bool = False
+    of: Of = "best"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +78,8 @@ def better(before: Record, after: Record) -> Record:
     """Return `after` with each finding replaced by the earlier one where that was better.
 
     Interference only ever slows a machine, so of two runs the faster figure is nearer the truth,
-    unless its own repeats did not come near it while those of the other did. Of a typical figure
-    the later one stands.
+    unless its own repeats did not come near it while those of the other did. Of two middles the
+    later one stands; a range covers both runs.
     Curves and proofs stay those of the later run unless only the earlier one was done.
     """
     if after.state != "done" or before.state != "done":
@@ -90,8 +91,10 @@ def better(before: Record, after: Record) -> Record:
 
 
 def _faster(before: Finding, after: Finding) -> Finding:
-    if after.typical:
-        return after
+    if after.of != "best":
+        ends = {"low": min, "high": max}
+        widest = ends.get(after.of, lambda old, new, key: new)
+        return widest(before, after, key=lambda each: each.value)
     steady, loose = sorted((before, after), key=lambda each: each.spread)
     if steady.spread < STEADY and loose.spread > LOOSE:
         return steady

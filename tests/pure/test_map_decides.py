@@ -11,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from models.catalogue import entry
 from unistack_aot.hw import propmap
 from unistack_aot.hw.propmap import PropertyMap
 from unistack_aot.lower import lower_graph
@@ -18,7 +19,7 @@ from unistack_aot.onnx_in import import_model
 from unistack_aot.rules import apply_rules
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.targets.cpu import target as cpu
-from unistack_aot.targets.target import Request
+from unistack_aot.targets.target import Request, Scheduled
 
 LEVEL = "x86-64-v4"
 MAPS = Path(__file__).parents[2] / "probe_suite" / "maps"
@@ -60,13 +61,19 @@ def _model(node: onnx.NodeProto, shape: list[int], weight: np.ndarray) -> onnx.M
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def decided(model: onnx.ModelProto, kind: str, machine: PropertyMap) -> Decision:
-    """The one decision of a kind that scheduling the model for a machine takes."""
+def scheduled(model: onnx.ModelProto, machine: PropertyMap, whole: bool = False) -> Scheduled:
+    """The model scheduled for a machine; `whole`: every way of each kernel is ranked."""
     imported = import_model(model)
     graph, _ = apply_rules(imported.graph, imported.origins, 1, dict(imported.ranges))
     program, constants = lower_graph(graph, imported.origins)
-    request = Request(f"cpu:{LEVEL}", LEVEL, "f32", dict(imported.ranges), map=machine)
-    (found,) = [d for d in cpu.schedule(program, constants, request).decisions if d.kind == kind]
+    ranges = dict(imported.ranges)
+    request = Request(f"cpu:{LEVEL}", LEVEL, "f32", ranges, map=machine, whole=whole)
+    return cpu.schedule(program, constants, request)
+
+
+def decided(model: onnx.ModelProto, kind: str, machine: PropertyMap) -> Decision:
+    """The one decision of a kind that scheduling the model for a machine takes."""
+    (found,) = [d for d in scheduled(model, machine).decisions if d.kind == kind]
     return found
 
 
@@ -99,3 +106,15 @@ def test_a_smaller_cache_shrinks_the_block_that_is_to_stay_in_it(
     assert number(less) < number(usual)
     level = entry.partition("_")[0].upper()
     assert f"{level} {size} B" in less.because and f"{level} {size} B" not in usual.because
+
+
+@pytest.mark.parametrize("name", ["resnet_small", "bert_small", "lstm_small"])
+def test_every_way_that_could_be_measured_has_a_place_of_its_own(name: str) -> None:
+    """A search passes over ways without a place (tune/proposals.py)."""
+    choices = scheduled(entry(name).load(), RECORDED, whole=True).choices
+    assert choices
+    for choice in choices:
+        ways = dict(choice.ways)
+        assert ways.keys() <= choice.places.keys(), choice.subject
+        assert len({choice.places[way] for way in ways}) == len(ways), choice.subject
+        assert len({len(place) for place in choice.places.values()}) == 1

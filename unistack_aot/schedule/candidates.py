@@ -185,6 +185,11 @@ def placed(blocks: Blocks, e: Extents) -> tuple[float, ...]:
     return (1.0 if blocks.task_rows else 0.0, *(log2(size) for size in sizes))
 
 
+def apart(ways: Iterable[str]) -> dict[str, tuple[float, ...]]:
+    """Places of ways that no size relates: each far from all others."""
+    return {name: (99.0 * number,) for number, name in enumerate(ways)}
+
+
 def _tasks(blocks: Blocks, e: Extents) -> int:
     if blocks.task_rows:
         return ceil(e.rows / blocks.task_rows)

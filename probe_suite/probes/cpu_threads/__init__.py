@@ -28,6 +28,7 @@ _LEAST, _PAUSE_S = (
     40,
     0.004,
 )  # bursts, and the rest between two, in which the system may move threads
+_END = "of twenty bursts one is"
 _SHARED = 1.4  # times the arithmetic of an undisturbed thread: two threads have one core
 
 
@@ -88,17 +89,13 @@ def found(name: str, made: list[Burst], note: str) -> tuple[Finding, ...]:
     usual, every = samples.typical(apart(made)), samples.typical([each.seconds for each in made])
     shared = sum(each.shared for each in made)
     words = f"{note}; median of bursts on cores of their own ({shared} of {len(made)} shared one)"
-    ends = (("low", every.low, "below"), ("high", every.high, "above"))
     return (
-        Finding(name, usual.middle, "s", usual.spread, usual.count, words, typical=True),
-        *(
-            Finding(
-                f"{name}.{end}", value, "s", 0.0, every.count,
-                f"{note}; one burst in twenty is {side}", typical=True,
-            )
-            for end, value, side in ends
+        Finding(name, usual.middle, "s", usual.spread, usual.count, words, of="middle"),
+        Finding(f"{name}.low", every.low, "s", 0.0, every.count, f"{note}; {_END} below", of="low"),
+        Finding(
+            f"{name}.high", every.high, "s", 0.0, every.count, f"{note}; {_END} above", of="high"
         ),
-    )  # fmt: skip
+    )
 
 
 PROBE = Probe(

@@ -29,6 +29,7 @@ from unistack_aot.schedule.candidates import (
     Choice,
     Pick,
     Picks,
+    apart,
     block_ways,
     choose,
     content_key,
@@ -202,9 +203,12 @@ class Legalizer:
         made: Callable[[Way], Kernel],
         near: Collection[str],
         because: str,
-        places: Mapping[str, tuple[float, ...]],
+        places: Mapping[str, tuple[float, ...]] | None = None,
     ) -> Way:
-        """The way to take among those of a launch; what was decided and could be measured is noted."""
+        """The way to take among those of a launch; what was decided and could be measured is noted.
+
+        `places` says how far ways are from each other (none: no two are alike).
+        """
         kinds = (self.buffers[name].kind.name for name in launch.args)
         key = content_key(launch.kernel, *kinds, str(sorted(self.ranges.items())))
 
@@ -220,7 +224,7 @@ class Legalizer:
         )
         known = self.choices.get(key, replace(choice, writes=()))
         writes = (*known.writes, *choice.writes)
-        self.choices[key] = replace(choice, writes=writes, places=places)
+        self.choices[key] = replace(choice, writes=writes, places=places or apart(ways))
         self.decisions.append(decision)
         return way
 

@@ -140,6 +140,16 @@ def test_every_block_of_an_attention_computes_the_same(folder: Path) -> None:
         np.testing.assert_allclose(every.found[way], want, rtol=2e-5, atol=2e-5, err_msg=way)
 
 
+def test_a_variant_without_choices_says_so_and_measures_nothing(folder: Path) -> None:
+    value = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [8]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", value[:1], value[1:])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    tuning = Tuning(60, folder / "none")
+    report = compile_model(model, folder / "r.pkg", ("cpu:x86-64-v3",), golden=False, tuning=tuning)
+    assert report.variants[0].tuned.startswith("nothing measured: no kernel offers ways")
+    assert list(entries(folder, "none")) == []
+
+
 def test_entries_hold_for_one_kernel_map_tool_chain_and_number_of_threads() -> None:
     usual = Setting("map", "g++", 2)
     others = (Setting("other", "g++", 2), Setting("map", "clang", 2), Setting("map", "g++", 1))

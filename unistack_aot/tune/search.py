@@ -109,6 +109,8 @@ class Search:
             asked = replace(best, picks=_Over(stored, picks), whole=not trials)
             with tempfile.TemporaryDirectory(prefix="tune-") as folder:
                 trial = build(asked, Path(folder) / "trial.pkg")
+                if not trial.choices:
+                    return "nothing measured: no kernel offers ways, each is the best predicted"
                 (times,) = self._measured((trial,), device)
             trials += self._store(trial, times, stored)
             longest = max(longest, perf_counter() - began)

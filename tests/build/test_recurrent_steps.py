@@ -95,5 +95,6 @@ def test_the_sequence_decides_how_many(
     with ZipFile(package) as members:
         decided = json.loads(members.read("lock.json"))["decisions"][TARGET]
     found = [each for each in decided if each["what"] == "steps"]
+    assert all(each["kernel"] for each in found), "explain shows it beside the kernel"
     assert [each["chosen"] for each in found] == ["a launch per step"] * len(steps)
     assert all(each["tried"][0].startswith("one group per row ") for each in found)

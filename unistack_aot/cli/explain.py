@@ -110,7 +110,8 @@ class Story:
         nodes = grouped(kernel.origins) or "no node of its own"
         shown = nodes if self.full or len(nodes) <= SHOWN else f"{nodes[: SHOWN - 3]}..."
         self.face.say(f"kernel {number}  {kernel.symbol}   <- {shown}")
-        self.line("launched", f"{plural(len(launches), 'time')} per run")
+        steps = f", {value(kernel.steps, self.sizes)} steps each" if kernel.steps else ""
+        self.line("launched", f"{plural(len(launches), 'time')} per run{steps}")
         if self.full:
             self._launches(kernel, launches)
         why = fused(records, self.sizes)

@@ -25,6 +25,7 @@ from unistack_aot.schedule.block_tiles import (
     choose_tile,
     hoisted,
     oriented,
+    outputs_of,
     runs_inside,
 )
 from unistack_aot.schedule.channels_last import (
@@ -116,13 +117,12 @@ class Legalizer:
         return [each if each.kernel.group else self.roles(each) for each in parts]
 
     def instead(
-        self, kernel: Kernel, chosen: str, offered: Sequence[Way], ways: Mapping[str, str]
+        self, subject: str, chosen: str, offered: Sequence[Way], ways: Mapping[str, str]
     ) -> None:
         """Record that a choice was made because those before it spilled."""
         names = {way.name for way in offered}
         reasons = [because for way, because in ways.items() if way in names]
         if reasons:
-            subject = ", ".join(p.name for p in kernel.outputs)
             self.decisions.append(Decision("spill", subject, chosen, "; ".join(reasons)))
 
     def roles(self, launch: Launch) -> Launch:
@@ -132,8 +132,9 @@ class Legalizer:
         if known not in self.decided:
             kernel = or_same(WIDEN(launch.kernel), launch.kernel)
             found, decision = self.loops(kernel, way)
-            self.decisions.append(decision)
-            self.instead(kernel, way.name, LOOPS, avoided(self.avoid, launch.origins))
+            written = ", ".join(launch.writes())
+            self.decisions.append(replace(decision, subject=written))
+            self.instead(written, way.name, LOOPS, avoided(self.avoid, launch.origins))
             self.decided[known] = canonical(found)
         return replace(launch, kernel=self.decided[known])
 
@@ -159,10 +160,10 @@ class Legalizer:
         fitting = lighter(blocks, ways)
         chosen = choose_attention(kernel, site, fitting, self.machine, self.ranges)
         if isinstance(chosen, No):
-            self.instead(kernel, "loops over far memory", blocks, ways)
+            self.instead(_written(kernel), "loops over far memory", blocks, ways)
             return chosen
         self.decisions.append(chosen[1])
-        self.instead(kernel, chosen[1].chosen, blocks, ways)
+        self.instead(_written(kernel), chosen[1].chosen, blocks, ways)
         return chosen[0]
 
     def contraction(self, kernel: Kernel, ways: Mapping[str, str]) -> tuple[Kernel, ...] | No:
@@ -174,11 +175,11 @@ class Legalizer:
         tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
         chosen = choose_tile(kernel, site, lighter(tiles, ways), self.machine, self.ranges)
         if isinstance(chosen, No):
-            self.instead(kernel, "loops over far memory", tiles, ways)
+            self.instead(_written(kernel), "loops over far memory", tiles, ways)
             return chosen
         tile, parts, decision = chosen
         self.decisions.append(decision)
-        self.instead(kernel, decision.chosen, tiles, ways)
+        self.instead(_written(kernel), decision.chosen, tiles, ways)
         before, kernel, site = self.channels_last(kernel, site, tile)
         tail = kernel.with_body(site.tail)
         tail = or_same(WIDEN(tail), tail).body
@@ -277,6 +278,10 @@ class Legalizer:
             self.buffers[name] = Buffer(name, dtype, shape, Kind.CONSTANT, constant=data.digest)
             self.constants[data.digest] = data.array
         return name
+
+
+def _written(kernel: Kernel) -> str:
+    return ", ".join(outputs_of(kernel))
 
 
 def _loaded(params: list[Param], site: Site) -> tuple[Param, ...]:

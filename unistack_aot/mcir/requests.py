@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import Dim, symbol, symbols
 from unistack_aot.ir.evaluate import Array, evaluate
 from unistack_aot.ir.scalar import (
@@ -156,7 +157,7 @@ class Counting:
                 pass
 
     def store(self, stmt: Store, points: Points) -> None:
-        """An overwriting store; combining ones are atomic, which is another kind of traffic."""
+        """An overwriting store; combining ones are atomic: they count apart, with what they read."""
         for value in scalars(stmt):
             self.scalar(value, points)
         if stmt.combine == "set" and (size := self.bytes_of(stmt.buffer)):
@@ -328,15 +329,16 @@ def loaded(value: Scalar) -> dict[Load, set[Path]]:
         seen.add((node, path))
         if isinstance(node, Load):
             found.setdefault(node, set()).add(path)
-        if isinstance(node, Call) and node.fn == "where" and any(map(loads, node.args[1:])):
-            condition, yes, no = node.args
-            stack += [
-                (condition, path),
-                (yes, (*path, (condition, True))),
-                (no, (*path, (condition, False))),
-            ]
-        else:
-            stack += [(child, path) for child in children(node)]
+        match node:
+            case Call(fn="where", args=(condition, yes, no)) if loads(yes) or loads(no):
+                sides = ((yes, True), (no, False))
+            case Call(fn="and" | "or", args=(condition, later)) if loads(later):
+                sides = ((later, node.fn == "and"),)  # the first operand may decide
+            case _:
+                stack += [(child, path) for child in children(node)]
+                continue
+        stack.append((condition, path))
+        stack += [(branch, (*path, (condition, holds))) for branch, holds in sides]
     return {
         load: {p for p in paths if not any(p[:k] in paths for k in range(len(p)))}
         for load, paths in found.items()
@@ -345,6 +347,8 @@ def loaded(value: Scalar) -> dict[Load, set[Path]]:
 
 def requests(kernel: Kernel, dims: Mapping[str, int], lanes: int) -> Requests:
     """The traffic of one launch of a kernel whose loops have the roles of a machine with `lanes` lanes per worker."""
+    if not kernel.group:
+        raise IRError("requests are counted of kernels for groups of workers")
     stored = frozenset(s.buffer for s in walk(kernel.body) if isinstance(s, Store))
     work = Counting(kernel, lanes, _told(kernel), stored)
     table = {name: np.asarray(size) for name, size in dims.items()}
@@ -379,7 +383,7 @@ def _told(kernel: Kernel) -> frozenset[str]:
     for stmt in walk(kernel.body):
         for value in scalars(stmt):
             for node in postorder(value):
-                if isinstance(node, Call) and node.fn == "where":
+                if isinstance(node, Call) and node.fn in ("where", "and", "or"):
                     found |= _indices(node.args[0])
         match stmt:
             case Loop() | Stream():

@@ -307,3 +307,34 @@ def test_tile_copies_fill_with_zeros(sm: int) -> None:
     rows, cols = np.indices((16, 32))
     np.testing.assert_array_equal(answer.arrays[1][4], rows * 100 + cols)
     assert answer.counters.shared_copy.conflicts == 0
+
+
+# ---- index arithmetic
+
+
+def test_quotients_of_wide_indices() -> None:
+    """Exact for every pair of 64-bit integers that are not negative: the fast path, the slow one, and their border."""
+    text = """#include <ua/kernel.cuh>
+extern "C" __global__ void divide(const int64_t* a, const int64_t* b, int64_t* quotient, int64_t* remainder, int n) {
+  const int i = blockIdx.x * 128 + threadIdx.x;
+  if (i < n) {
+    quotient[i] = ua::quotient(a[i], b[i]);
+    remainder[i] = ua::remainder(a[i], b[i]);
+  }
+}
+UA_KERNEL(divide)
+"""
+    edges = [0, 1, 2, 3, 7, (1 << 31) - 1, 1 << 31, (1 << 32) - 1, 1 << 32, (1 << 32) + 1]
+    edges += [1 << 53, (1 << 62) + 5, (1 << 63) - 1]
+    rng = np.random.default_rng(11)
+    drawn = [
+        int(x) >> int(s)
+        for x, s in zip(rng.integers(0, 2**63, 300), rng.integers(0, 62, 300), strict=True)
+    ]
+    pairs = [(a, b) for a in (*edges, *drawn[:40]) for b in (*edges, *drawn[40:]) if b > 0]
+    a, b = (np.array(column, np.int64) for column in zip(*pairs, strict=True))
+    found = np.zeros_like(a), np.zeros_like(a)
+    blocks = (-(-len(a) // 128), 1, 1)
+    answer = run(text, "divide", a, b, *found, np.int32(len(a)), grid=blocks, block=(128, 1, 1))
+    np.testing.assert_array_equal(answer.arrays[2], a // b)
+    np.testing.assert_array_equal(answer.arrays[3], a % b)

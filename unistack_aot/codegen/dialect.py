@@ -15,7 +15,8 @@ class Dialect:
     `types`: storage type per dtype name; `functions`: format per scalar function name, e.g. "ua::exp({0})";
     `narrow`: storage types that must be converted to float before arithmetic; `index_type`: integer type of indices;
     `restrict`: the qualifier of pointers that do not alias; `unroll`: the pragma before an unrolled loop; `start`:
-    a zero to begin loops with whose loads are conditional, where the compiler must not know it to be one.
+    a zero to begin loops with whose loads are conditional, where the compiler must not know it to be one; `divides`:
+    whether indices are divided by variables with functions of its own, `quotient` and `remainder`.
     """
 
     types: Mapping[str, str]
@@ -25,6 +26,7 @@ class Dialect:
     unroll: Callable[[int], str]
     simd: str = ""
     start: str = "0"
+    divides: bool = False
     prefix: str = "ua::"
 
     def type(self, dtype: DType) -> str:

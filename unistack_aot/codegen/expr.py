@@ -102,6 +102,9 @@ class Printer:
     def _division(self, operator: str, function: str, value: Dim, by: Dim) -> str:
         low = bounds(value, self.ranges)[0]
         if low is not None and low >= 0:
+            if self.dialect.divides and not isinstance(by, int):
+                own = {"/": "quotient", "%": "remainder"}[operator]
+                return f"{self.dialect.prefix}{own}({self.dim(value)}, {self.dim(by)})"
             return f"({self.dim(value)} {operator} {self.dim(by)})"
         return f"{function}({self.dim(value)}, {self.dim(by)})"
 

@@ -14,6 +14,7 @@ WIDE = Dialect(
     restrict="__restrict__",
     unroll=lambda extent: "UA_UNROLL",
     simd="UA_UNROLL",
+    divides=True,
 )
-NARROW = replace(WIDE, index_type="int")
+NARROW = replace(WIDE, index_type="int", divides=False)
 """For kernels whose offsets all fit 32 bits: half the registers for addresses."""

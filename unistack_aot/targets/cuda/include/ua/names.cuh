@@ -1,6 +1,7 @@
 // Names that printed scalar and index expressions use. Not here: the mathematics behind them (math.cuh).
 //
 // floor_div, floor_mod, min_index, max_index    index arithmetic; division rounds towards minus infinity
+// quotient, remainder                           of 64-bit indices that are not negative, fast where 32 bits hold them
 // int_div, int_mod, int_fmod, int_pow, ...      integer functions with ONNX's meaning
 // combine_add(p, v), combine_mul, _min, _max    read-modify-write of device memory that other threads may change too
 #pragma once
@@ -18,6 +19,22 @@ UA_DEVICE auto floor_mod(T a, U b) {
     const auto r = a % b;
     return r + (((r != 0) & ((r < 0) != (b < 0))) ? b : 0);
 }
+// The compiler's own division of 64-bit integers calls a subroutine, around which registers spill.
+UA_DEVICE int64_t quotient(int64_t a, int64_t b) {
+    if (((a | b) >> 32) == 0) return static_cast<uint32_t>(a) / static_cast<uint32_t>(b);
+    const uint64_t value = static_cast<uint64_t>(a), divisor = static_cast<uint64_t>(b);
+    uint64_t result = 0, rest = 0;
+    UA_UNROLL_NOT
+    for (int bit = 63; bit >= 0; bit--) {
+        rest = rest << 1 | (value >> bit & 1);
+        const bool fits = rest >= divisor;
+        rest -= fits ? divisor : 0;
+        result = result << 1 | (fits ? 1 : 0);
+    }
+    return static_cast<int64_t>(result);
+}
+UA_DEVICE int64_t remainder(int64_t a, int64_t b) { return a - quotient(a, b) * b; }
+
 template <class T, class U>
 UA_DEVICE auto min_index(T a, U b) {
     return a < b ? a : b;

@@ -13,12 +13,17 @@
 #include "ua/reduce.h"
 #include "ua/winograd_transform.h"
 
+namespace ua {
+inline float clip(float x) { return minimum(maximum(x, 0.0f), 6.0f); }
+}  // namespace ua
+
 #define UNARY(name)                                                     \
     extern "C" void name##_f32(const float* x, float* y, int64_t n) {   \
         _Pragma("omp simd") for (int64_t i = 0; i < n; ++i) y[i] = ua::name(x[i]); \
     }
 UNARY(exp) UNARY(expm1) UNARY(log) UNARY(log1p) UNARY(sigmoid) UNARY(tanh) UNARY(erf) UNARY(sqrt) UNARY(rsqrt)
 UNARY(floor) UNARY(ceil) UNARY(trunc) UNARY(round_even) UNARY(sign) UNARY(abs) UNARY(sin) UNARY(cos)
+UNARY(clip)
 
 #define BINARY(name)                                                                     \
     extern "C" void name##_f32(const float* a, const float* b, float* y, int64_t n) {    \

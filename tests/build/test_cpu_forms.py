@@ -12,11 +12,13 @@ from onnx import TensorProto, helper, numpy_helper
 
 from tests.build.cpu_graphs import levels_here
 from unistack_aot.hw.machine import machine_for_arch
+from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.mcir.winograd import FORMS, Form, recovered, transformed
 from unistack_aot.pipeline import compile_model
 from unistack_aot.runtime.session import load
 from unistack_aot.schedule.candidates import named
 from unistack_aot.schedule.panel_blocks import Extents, choose_blocks
+from unistack_aot.targets.cpu.source import kernel_text
 
 Array = np.ndarray[Any, Any]
 F32 = TensorProto.FLOAT
@@ -80,12 +82,35 @@ def test_windows(tmp_path: Path) -> None:
     forms.add("Conv", wide, forms.weight(16, 20, 3, 3), pads=[1, 1, 1, 1], dilations=[1, 1])
     forms.add("Conv", wide, forms.weight(24, 20, 3, 3), pads=[1, 1, 1, 1], strides=[2, 2])
     forms.add("Conv", wide, forms.weight(20, 1, 3, 3), pads=[1, 1, 1, 1], group=20)
+    forms.add("Conv", wide, forms.weight(20, 1, 5, 5), pads=[2] * 4, strides=[2, 2], group=20)
+    forms.add("Conv", wide, forms.weight(20, 1, 3, 3), pads=[2] * 4, dilations=[2, 2], group=20)
     forms.add("Conv", odd, forms.weight(17, 9, 3, 3), pads=[1, 1, 1, 1])
     forms.add("MaxPool", wide, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     forms.add("MaxPool", odd, kernel_shape=[3, 2], strides=[2, 1], pads=[1, 1, 1, 0], ceil_mode=1)
     forms.add("AveragePool", odd, kernel_shape=[3, 3], strides=[2, 2], pads=[1, 1, 1, 1])
     forms.add("GlobalAveragePool", wide)
     forms.check(tmp_path, tolerance=1e-5)
+
+
+WINDOWS = """
+kernel windows(
+    x: f32[1, 32, 9, 11] far block(1, 16), w: f32[32, 1, 3, 3] far block(0, 16)
+) -> y: f32[1, 32, 7, 9] far block(1, 16) {
+  for c in 2 role=grid, i in 7 role=grid, j in 9 role=seq, l in 16 role=vector {
+    s = fold sum over m in 3, n in 3 of x[0, 16*c + l, i + m, j + n] * w[16*c + l, 0, m, PLACE]
+    y[0, 16*c + l, i, j] = s
+  }
+}
+"""
+
+
+@pytest.mark.parametrize(("place", "shared"), [("n", True), ("2 - n", False)])
+def test_pixels_of_a_row_share_weights_that_lie_tap_by_tap(place: str, shared: bool) -> None:
+    kernel = parse_kernel(WINDOWS.replace("PLACE", place))
+    text = kernel_text("windows", kernel, {}, ()).definition
+    call = "ua::depthwise_row(x + (c * 1584 + i * 176), 16, w + (c * 144), shift, 9, 9, done);"
+    assert (call in text) == shared
+    assert ("0, 16, 32, 176, 192, 208, 352, 368, 384" in text) == shared
 
 
 def test_tokens_of_patches_are_no_channels(tmp_path: Path) -> None:

@@ -138,6 +138,7 @@ REFERENCE = {
     "round_even": np.rint,
     "sign": np.sign,
     "abs": np.abs,
+    "clip": lambda x: np.minimum(np.maximum(x, 0), 6),
     "sin": np.sin,
     "cos": np.cos,
 }

@@ -158,8 +158,8 @@ class HardSwish(Pointwise):
     samples = ("f32[7]", "f16[2,3]")
 
     def scalar(self, x: Scalar) -> Scalar:
-        """x * clamp(x / 6 + 0.5, 0, 1)."""
-        return x * clamp(x / 6 + 0.5, 0, 1)
+        """x * clamp(x * (1 / 6) + 0.5, 0, 1): ONNX has a slope of 1/6."""
+        return x * clamp(x * (1 / 6) + 0.5, 0, 1)
 
 
 @onnx("Mish", since=18)

@@ -26,6 +26,7 @@ from unistack_aot.mcir.nodes import (
 from unistack_aot.mcir.winograd import FORMS
 from unistack_aot.schedule.narrow_floats import is_narrow
 from unistack_aot.targets.cpu.attention import attention_call
+from unistack_aot.targets.cpu.depthwise import window_row
 from unistack_aot.targets.cpu.dialect import DIALECT
 from unistack_aot.targets.cpu.lanes import lane_loop
 from unistack_aot.targets.cpu.tiles import panel_call
@@ -67,7 +68,8 @@ class HostPrinter:
 
     def _inside(self, grid: list[Loop], depth: int, writer: KernelWriter) -> tuple[CNode, ...]:
         if depth == len(grid):
-            return writer.body(grid[-1].body)
+            body = grid[-1].body
+            return window_row(body, writer) or writer.body(body)
         with writer.scope(grid[depth].var, grid[depth].extent):
             return self._inside(grid, depth + 1, writer)
 

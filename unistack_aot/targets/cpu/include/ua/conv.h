@@ -29,9 +29,18 @@ inline void plain_shifts(int32_t* shift, int channels, int kh, int64_t plane, in
 
 namespace detail {
 
+// Pixels whose sums stay in registers beside the weights of one tap.
+#if defined(__AVX512F__)
+inline constexpr int kDepthwisePixels = 14;
+#elif defined(__aarch64__)
+inline constexpr int kDepthwisePixels = 6;
+#else
+inline constexpr int kDepthwisePixels = 8 / kPanelVectors;
+#endif
+
 template <int Pixels>
-UA_INLINE void depthwise_tile(const float* in, int64_t step, const float* weights, const int32_t* shift, int taps,
-                              float* out) {
+UA_NOINLINE void depthwise_tile(const float* in, int64_t step, const float* weights, const int32_t* shift, int taps,
+                                float* out) {
     f32v acc[Pixels][kPanelVectors];
     UA_UNROLL for (int p = 0; p < Pixels; ++p) UA_UNROLL for (int v = 0; v < kPanelVectors; ++v) acc[p][v] = f32v{};
     for (int t = 0; t < taps; ++t) {
@@ -46,26 +55,33 @@ UA_INLINE void depthwise_tile(const float* in, int64_t step, const float* weight
         UA_UNROLL for (int v = 0; v < kPanelVectors; ++v) store(out + p * kPanel + v * kLanes, acc[p][v]);
 }
 
+using DepthwiseTile = void (*)(const float*, int64_t, const float*, const int32_t*, int, float*);
+
+template <int... Pixels>
+UA_INLINE DepthwiseTile depthwise_tile_of(int pixels, std::integer_sequence<int, Pixels...>) {
+    static constexpr DepthwiseTile kByPixels[] = {&depthwise_tile<Pixels + 1>...};
+    return kByPixels[pixels - 1];
+}
+
 }  // namespace detail
 
 // One output row of one channel block of a depthwise convolution.
 //   in       the first pixel's first tap; step: floats between the inputs of neighbouring output pixels (stride * 16)
 //   weights  [taps][16]; shift[tap]: distance of a tap from the first, as made by blocked_shifts for one channel block
 //   done(x, count, tile)   count output pixels from x, tile [count][16] in L1
+// The row is cut into tiles whose sizes differ by at most one pixel.
 template <class Done>
 UA_INLINE void depthwise_row(const float* in, int64_t step, const float* weights, const int32_t* shift, int taps,
-                             int pixels, Done&& done) {
-    // 8 to 12 accumulators beside the weights of one tap
-    constexpr int wide = kVectorRegisters == 32 ? 12 / kPanelVectors * 2 : 8 / kPanelVectors;
-    alignas(64) float tile[wide * kPanel];
-    int x = 0;
-    for (; x + wide <= pixels; x += wide) {
-        detail::depthwise_tile<wide>(in + x * step, step, weights, shift, taps, tile);
-        done(x, wide, static_cast<const float*>(tile));
-    }
-    for (; x < pixels; ++x) {
-        detail::depthwise_tile<1>(in + x * step, step, weights, shift, taps, tile);
-        done(x, 1, static_cast<const float*>(tile));
+                             int64_t pixels, Done&& done) {
+    constexpr int most = detail::kDepthwisePixels;
+    alignas(64) float tile[most * kPanel];
+    const int64_t tiles = (pixels + most - 1) / most;
+    for (int64_t k = 0; k < tiles; ++k) {
+        const int64_t x = pixels * k / tiles;
+        const int count = int(pixels * (k + 1) / tiles - x);
+        const auto sums = detail::depthwise_tile_of(count, std::make_integer_sequence<int, most>{});
+        sums(in + x * step, step, weights, shift, taps, tile);
+        done(x, count, static_cast<const float*>(tile));
     }
 }
 

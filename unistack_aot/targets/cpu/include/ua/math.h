@@ -42,6 +42,26 @@ UA_INLINE T maximum(T a, T b) { return ((a > b) | (a != a)) ? a : b; }
 template <class T>
 UA_INLINE T minimum(T a, T b) { return ((a < b) | (a != a)) ? a : b; }
 
+namespace detail {
+
+// x if `yes`, else y, by bits: g++ makes jumps of two conditional expressions in a row, then a dozen masks of the jumps.
+UA_INLINE float select(bool yes, float x, float y) {
+    const int32_t mask = -int32_t(yes);
+    return bits<float>((bits<int32_t>(x) & mask) | (bits<int32_t>(y) & ~mask));
+}
+
+}  // namespace detail
+
+// One comparison does where b is a constant number, as in clipping: a NaN is not beside it and stays.
+UA_INLINE float maximum(float a, float b) {
+    if (__builtin_constant_p(b) && b == b) return detail::select(a <= b, b, a);
+    return detail::select((a > b) | (a != a), a, b);
+}
+UA_INLINE float minimum(float a, float b) {
+    if (__builtin_constant_p(b) && b == b) return detail::select(a >= b, b, a);
+    return detail::select((a < b) | (a != a), a, b);
+}
+
 UA_INLINE float abs(float x) { return __builtin_fabsf(x); }
 UA_INLINE double abs(double x) { return __builtin_fabs(x); }
 template <class T>

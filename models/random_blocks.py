@@ -106,10 +106,6 @@ def einsum(b: Builder) -> Value:
     )
     terms = equation.split("->")[0].split(",")
     args = [b.input("float32", [sizes[c] for c in term]) for term in terms]
-    if len(args) > 2:
-        b.finite |= {
-            arg.name for arg in args
-        }  # products in another order: infinities meet elsewhere
     return b.node("Einsum", args, equation=equation)
 
 

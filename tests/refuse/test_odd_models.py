@@ -189,6 +189,14 @@ REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
         lambda: external(location="d.bin", offset="-5"),
         "external data with offset '-5', it must be a whole number\n  at: w",
     ),
+    "data in a place of an impossible name": (
+        lambda: external(location="d\0.bin"),
+        "external data 'd\\x00.bin' cannot be looked for: embedded null byte\n  at: w",
+    ),
+    "data in a place of too long a name": (
+        lambda: external(location="d" * 5000),
+        f"external data '{'d' * 80}' cannot be looked for: File name too long\n  at: w",
+    ),
     "a length that is no number": (
         lambda: external(location="d.bin", length="many"),
         "external data with length 'many', it must be a whole number\n  at: w",

@@ -86,14 +86,22 @@ def _read_external(
             at=label,
             hint="give the model's path, or load it with onnx.load, which reads external data",
         )
-    path = (folder / location).resolve()
+    try:
+        path = (folder / location).resolve()
+        there = path.is_file()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links, a name that none can be
+        raise BadModel(
+            f"external data {location[:80]!r} cannot be looked for: {error.args[-1]}",
+            at=label,
+            hint="save the model with data beside it",
+        ) from error
     if not location or not path.is_relative_to(folder.resolve()):
         raise BadModel(
             f"external data {location!r} lies outside the model's folder",
             at=label,
             hint="save the model with data beside it",
         )
-    if not path.is_file():
+    if not there:
         raise BadModel(
             f"the external data file {location!r} is missing",
             at=label,

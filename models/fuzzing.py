@@ -22,9 +22,9 @@ from unistack_aot.aicf.evaluate import evaluate_graph
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.aicf.op import Input
 from unistack_aot.base.errors import UnistackError, Unsupported
-from unistack_aot.check.checker import Excuses
 from unistack_aot.check.compare import difference
 from unistack_aot.check.conditioning import Conditioning
+from unistack_aot.check.excuses import Excuses
 from unistack_aot.check.oracles import Runtime, bound, exact
 from unistack_aot.check.tolerance import Rounding, bounds
 from unistack_aot.check.verdict import OutputResult

@@ -60,6 +60,8 @@ CASES: list[tuple[str, Fault, str, str]] = [
     ("bert_small", wrong_formula, "erf", "/encoder/layer.0/intermediate/Erf"),
     ("resnet_small", wrong_constant, "convolve", "/layer2/0/downsample/conv/Conv"),
     ("resnet_small", wrong_formula, "reduce", "/GlobalAveragePool"),
+    ("resnet_int8_small", wrong_constant, "convolve", "/layer2/0/conv2/Conv"),
+    ("resnet_int8_small", wrong_formula, "relu", "/layer2/0/conv1/Relu"),
     ("lstm_small", wrong_constant, "contract", "/head/MatMul"),
     ("lstm_small", wrong_formula, "log_softmax", "/LogSoftmax"),
 ]

@@ -17,10 +17,11 @@ from unistack_aot.aicf.text import describe
 from unistack_aot.aicf.types import TensorType
 from unistack_aot.base.errors import UnistackError
 from unistack_aot.base.options import Options, Precision
-from unistack_aot.check.compare import difference
+from unistack_aot.check.conditioning import Conditioning
+from unistack_aot.check.excuses import Excuses
 from unistack_aot.check.oracles import bound, wide_values
-from unistack_aot.check.tolerance import Bound, Rounding, bounds
-from unistack_aot.check.verdict import Culprit
+from unistack_aot.check.tolerance import Rounding, bounds
+from unistack_aot.check.verdict import Culprit, OutputResult
 from unistack_aot.onnx_in import Imported
 from unistack_aot.packing import Clock
 from unistack_aot.pipeline import compile_imported, requested
@@ -44,19 +45,6 @@ class Search:
     rounding: Rounding
 
 
-@dataclass(frozen=True, slots=True)
-class Tapped:
-    """Whether one value, stored as an output of its own, was right."""
-
-    error: float
-    bound: Bound
-
-    @property
-    def wrong(self) -> bool:
-        """Whether it is out of tolerance."""
-        return self.error > self.bound.ulps
-
-
 def first_wrong(
     imported: Imported,
     feeds: Feeds,
@@ -74,12 +62,12 @@ def first_wrong(
     roots = [node for name, node in imported.graph.outputs if name in outputs]
     order = [node for node in postorder(*roots) if _storable(node)]
     low, high = -1, len(order) - 1
-    found: Tapped | None = None
+    found: OutputResult | None = None
     try:
         while high - low > 1 or found is None:
             taps = _spread(low, high)
             judged = look(search, [order[k] for k in taps])
-            wrong = [k for k, tapped in zip(taps, judged, strict=True) if tapped.wrong]
+            wrong = [k for k, tapped in zip(taps, judged, strict=True) if not tapped.passed]
             if not wrong:
                 return _vanished(imported, order[low + 1 : high + 1])
             high = wrong[0]
@@ -89,7 +77,8 @@ def first_wrong(
         return Culprit("", (), 0.0, 0.0, f"the first wrong value was not found: {error.what}")
     node = order[high]
     assert found is not None
-    return Culprit(describe(node), imported.origins.of(node), found.error, found.bound.ulps)
+    nodes = imported.origins.of(node)
+    return Culprit(describe(node), nodes, found.error, found.allowed, found.remark)
 
 
 def _storable(node: Node) -> bool:
@@ -113,8 +102,8 @@ def _vanished(imported: Imported, suspects: Sequence[Node]) -> Culprit:
     )
 
 
-def look(search: Search, nodes: Sequence[Node]) -> list[Tapped]:
-    """Compile the model up to some values, run it, and compare each with float64."""
+def look(search: Search, nodes: Sequence[Node]) -> list[OutputResult]:
+    """Compile the model up to some values, run it, and judge each as an output would be."""
     names = [f"tap{k}" for k in range(len(nodes))]
     graph = Graph(
         search.imported.graph.name,
@@ -140,11 +129,12 @@ def look(search: Search, nodes: Sequence[Node]) -> list[Tapped]:
     fixed = bound(graph, search.feeds)
     values = wide_values(fixed, search.feeds, fixed.results)
     limits = bounds(fixed, search.rounding)
-    found: list[Tapped] = []
+    excuses = Excuses(Conditioning(search.rounding, fixed, search.feeds))
+    found: list[OutputResult] = []
     for name, node in fixed.outputs:
         truth = values[node]
         assert not isinstance(truth, tuple)
-        found.append(Tapped(difference(got[name], truth).error, limits[name]))
+        found.append(excuses.verdict("", name, got[name], truth, limits[name]))
     return found
 
 

@@ -10,7 +10,7 @@ is called a fault, and no fault passes for either.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -23,16 +23,10 @@ from unistack_aot.base.errors import BadInput, IRError, UnistackError
 from unistack_aot.base.options import DimRequest
 from unistack_aot.check import bisect as bisection
 from unistack_aot.check.cases import named, sizes_to_try
-from unistack_aot.check.compare import difference, differing
-from unistack_aot.check.conditioning import (
-    DISTURBED_MARGIN,
-    DISTURBED_RUNS,
-    TIE_RUNS,
-    Conditioning,
-)
+from unistack_aot.check.conditioning import Conditioning
+from unistack_aot.check.excuses import Excuses, compared
 from unistack_aot.check.feeds import drawn
 from unistack_aot.check.oracles import Runtime, bound, exact
-from unistack_aot.check.quantum import allowance, moved, nearest, quantum_of, steps
 from unistack_aot.check.tolerance import Bound, Rounding, bounds
 from unistack_aot.check.verdict import OutputResult, Verdict
 from unistack_aot.onnx_in import Imported, import_model
@@ -189,7 +183,7 @@ def judge_case(subject: Subject, case: Case) -> tuple[list[OutputResult], str]:
     first: list[OutputResult] = []
     if not isinstance(reference, str):
         first = [
-            _compared(case.name, name, got[name], reference[name], limits[name])
+            compared(case.name, name, got[name], reference[name], limits[name])
             for name, _ in graph.outputs
         ]
         if all(result.passed for result in first):
@@ -201,20 +195,6 @@ def judge_case(subject: Subject, case: Case) -> tuple[list[OutputResult], str]:
     ], remark
 
 
-def _compared(case: str, name: str, got: Array, want: Array, limit: Bound) -> OutputResult:
-    found = difference(got, want)
-    return OutputResult(
-        case,
-        name,
-        got.dtype.name,
-        found.error,
-        limit.ulps,
-        "onnxruntime",
-        found.error <= limit.ulps,
-        found.remark,
-    )
-
-
 def _judged_again(
     subject: Subject,
     case: Case,
@@ -223,73 +203,8 @@ def _judged_again(
     limits: Mapping[str, Bound],
 ) -> list[OutputResult]:
     truth = exact(graph, case.feeds)
-    results = [
-        replace(_compared(case.name, name, got[name], truth[name], limits[name]), judge="float64")
+    excuses = Excuses(Conditioning(subject.rounding, graph, case.feeds))
+    return [
+        excuses.verdict(case.name, name, got[name], truth[name], limits[name])
         for name, _ in graph.outputs
     ]
-    if all(result.passed for result in results):
-        return results
-    judges = Excuses(Conditioning(subject.rounding, graph, case.feeds))
-    return [
-        result if result.passed else judges.judged(result, got[result.output], truth[result.output])
-        for result in results
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Excuses:
-    """What rounding errors may do to the outputs of a bound graph at some inputs."""
-
-    conditioning: Conditioning
-
-    def judged(self, result: OutputResult, got: Array, truth: Array) -> OutputResult:
-        """The result with the tolerance that the model's conditioning calls for."""
-        if got.shape != truth.shape:
-            return result
-        quantum = quantum_of(self.conditioning.graph, result.output)
-        if quantum is not None:
-            return self._quantised(result, got, truth, quantum)
-        return (self._exact if got.dtype.kind in "iub" else self._real)(result, got, truth)
-
-    def _quantised(
-        self, result: OutputResult, got: Array, truth: Array, quantum: float
-    ) -> OutputResult:
-        """Elements near a tie may be off by as many quanta as rounding errors move them."""
-        mine, exact_steps = steps(got, quantum), steps(truth, quantum)
-        if mine is None or exact_steps is None:
-            return replace(result, remark=f"not a multiple of its quantum {quantum:.3g}")
-        found = moved(mine, exact_steps)
-        runs = self.conditioning.runs(result.output, DISTURBED_RUNS, 1.0, truth)
-        limit = allowance((moved(nearest(run, quantum), exact_steps) for run in runs), truth.size)
-        far = "one quantum" if found.furthest == 1 else f"{found.furthest} quanta"
-        most = "one quantum" if limit.furthest == 1 else f"{limit.furthest} quanta"
-        remark = (
-            f"{found.count} of {truth.size} elements off by {far} of {quantum:.3g}; "
-            f"rounding moves {limit.count} by {most}"
-        )
-        return replace(
-            result,
-            error=float(found.count),
-            allowed=float(limit.count),
-            passed=found.count <= limit.count and found.furthest <= limit.furthest,
-            remark=remark,
-        )
-
-    def _exact(self, result: OutputResult, got: Array, truth: Array) -> OutputResult:
-        """Elements that rounding errors can flip are near-ties; all others must be right."""
-        wrong = differing(got, truth)
-        ties = np.zeros_like(wrong)
-        for run in self.conditioning.runs(result.output, TIE_RUNS, DISTURBED_MARGIN, truth):
-            ties |= differing(run, truth)
-            if not np.any(wrong & ~ties):
-                remark = f"near-ties: {int(np.count_nonzero(wrong))}"
-                return replace(result, error=0.0, passed=True, remark=remark)
-        return replace(result, error=float(np.count_nonzero(wrong & ~ties)))
-
-    def _real(self, result: OutputResult, got: Array, truth: Array) -> OutputResult:
-        moves = self.conditioning.moves(result.output, truth, got.dtype)
-        limit = max(result.allowed, moves.ulps)
-        error = difference(got, truth, moves.scale).error
-        passed = error <= limit
-        remark = "ill-conditioned here" if passed else result.remark
-        return replace(result, error=error, allowed=limit, passed=passed, remark=remark)

@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from models import fuzz_compiled
 from models.fuzz_compiled import packs, run_compiled
-from models.fuzzing import Skip, examine
+from models.fuzzing import Fault, Skip, examine
 from models.random_blocks import VOCABULARY
-from models.random_graph import generate
+from models.random_graph import Made, generate
 
 SEEDS = 24
 MORE_SEEDS = 300
@@ -56,6 +57,27 @@ def compiled(first: int, size: int, folder: Path, target: str) -> None:
     faults = run_compiled(pack.whole, folder, target)
     named = [f"seed {pack.part(name).seed}: {fault}" for name, fault in faults.items()]
     assert not named, "\n".join(named)
+
+
+def test_a_pack_that_stops_the_compiler_is_taken_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The part at fault is named; where only all of them together fail, the pack is."""
+    pack = next(packs(50_000, 4))
+    *_, third, _ = pack.parts
+    most = 4
+
+    def stopping(made: Made, folder: Path, target: str) -> dict[str, Fault]:
+        parts = {value.name.partition("_")[0] for value in made.model.graph.output}
+        if third in parts or len(parts) >= most:
+            raise ValueError("stopped")
+        return {}
+
+    monkeypatch.setattr(fuzz_compiled, "run_compiled", stopping)
+    assert list(fuzz_compiled.faults_of(pack, tmp_path, "cpu")) == [third]
+    third = "none"
+    (fault,) = fuzz_compiled.faults_of(pack, tmp_path, "cpu").values()
+    assert fault.reason == "ValueError: stopped"
 
 
 def test_compiled(tmp_path: Path) -> None:

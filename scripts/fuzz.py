@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from models.fuzz_compiled import faults_of, packs, smallest
 from models.fuzzing import Fault, Skip, examine, minimal
 from models.random_blocks import VOCABULARY
-from models.random_graph import Made, generate
+from models.random_graph import APART, Made, generate
 
 TARGETS = {"b": "cpu", "c": "emulator:sm_80"}
 
@@ -53,7 +53,7 @@ def report(level: str, judged: Sequence[Judged], seconds: float) -> str:
     """What ran, which seeds, what came of it, and the operators that were met."""
     if not judged:
         return f"level {level}: no model was judged in {seconds:.0f} s"
-    seeds = [made.seed for made, _ in judged]
+    seeds = [made.seed % APART for made, _ in judged]  # of the first attempts
     outcomes = Counter(outcome for _, outcome in judged)
     met = Counter(name for made, _ in judged for name in made.operators)
     runs = sum(len(made.feeds) for made, _ in judged)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -128,7 +129,8 @@ def _write(folder: Path, made: Made, model: onnx.ModelProto, fault: Fault) -> No
     """The model, and its inputs beside it."""
     path = folder / f"{fault.stage.replace(':', '_')}_{made.seed}.onnx"
     onnx.save(model, str(path))
-    np.savez(str(path.with_suffix(".npz")), **made.feeds[min(fault.binding, len(made.feeds) - 1)])
+    arrays: dict[str, Any] = {**made.feeds[min(fault.binding, len(made.feeds) - 1)]}
+    np.savez(str(path.with_suffix(".npz")), **arrays)
     print(f"seed {made.seed}: {fault}\n  wrote {path}", flush=True)
     print(onnx.printer.to_text(model.graph), flush=True)
 

@@ -89,7 +89,7 @@ def attention(heads: int, rows: int, keys: int, depth: int) -> Make:
         helper.make_node("MatMul", ["weights", "v"], ["y"], "mix"),
     ]
     transposed = helper.make_node("Transpose", ["kt"], ["k"], "turn", perm=[0, 1, 3, 2])
-    scale = numpy_helper.from_array(np.float32(1 / sqrt(depth)), "scale")
+    scale = numpy_helper.from_array(np.asarray(1 / sqrt(depth), np.float32), "scale")
     shapes = {name: (1, heads, n, depth) for name, n in (("q", rows), ("kt", keys), ("v", keys))}
     return lambda: _model([transposed, *nodes], shapes, (1, heads, rows, depth), {}, (scale,))
 

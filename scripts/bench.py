@@ -66,11 +66,13 @@ def main(arguments: list[str]) -> int:
     """Measure every named model; exit code 2 for bad input."""
     options = _parser().parse_args(arguments)
     try:
-        peak = measured_peak(options.threads)
-        print(
-            f"multiply-add peak: {peak / 1e9:.1f} GFLOP/s on {options.threads} threads (measured)"
-        )
-        results = [bench(entry(name), options, peak) for name in options.models]
+        peak, results = 0.0, list[dict[str, Any]]()
+        for name in options.models:
+            # Two processors of a virtual machine may be one core for minutes: the highest of several peaks counts.
+            peak = max(peak, measured_peak(options.threads))
+            print(f"multiply-add peak: {peak / 1e9:.1f} GFLOP/s on {options.threads} threads")
+            results.append(bench(entry(name), options, peak))
+        peak = max(peak, measured_peak(options.threads))
     except UnistackError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code
@@ -223,8 +225,8 @@ nothing else to do. Every figure was measured in this one run:
 All systems run f32 on {threads} threads and take turns in blocks of {block} runs, so that they see the same
 machine. A median is over all runs of a system. `ours is` is the other system's median over ours: above 1, this
 compiler is faster. The same run measured the multiply-add peak: {peak:.1f} GFLOP/s on {threads} threads, from
-independent multiply-adds in registers. GFLOP count the multiplications and additions of contractions as the model
-defines them: convolutions by fewer products do less, and what recurrences sum at each step is not counted.
+independent multiply-adds in registers, the highest of one measurement per model. GFLOP count the multiplications and
+additions of contractions as the model defines them: convolutions by fewer products do less, and what recurrences sum at each step is not counted.
 
 | model | GFLOP | system | median ms | best ms | runs | GFLOP/s | of peak | ours is |
 |---|---|---|---|---|---|---|---|---|

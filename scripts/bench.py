@@ -226,7 +226,8 @@ All systems run f32 on {threads} threads and take turns in blocks of {block} run
 machine. A median is over all runs of a system. `ours is` is the other system's median over ours: above 1, this
 compiler is faster. The same run measured the multiply-add peak: {peak:.1f} GFLOP/s on {threads} threads, from
 independent multiply-adds in registers, the highest of one measurement per model. GFLOP count the multiplications and
-additions of contractions as the model defines them: convolutions by fewer products do less, and what recurrences sum at each step is not counted.
+additions of contractions as the model defines them: convolutions by fewer products do less, and what recurrences sum
+at each step is not counted.
 
 | model | GFLOP | system | median ms | best ms | runs | GFLOP/s | of peak | ours is |
 |---|---|---|---|---|---|---|---|---|

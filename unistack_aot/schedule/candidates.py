@@ -90,7 +90,10 @@ def choose(
     chosen = chosen or (best if measured_map and gain > MARGIN else usual)
     reason = _reason(chosen, usual, best, gain, pick, machine)
     words = "; ".join(filter(None, (because, reason, explained(times[chosen], machine))))
-    tried = tuple(_beside(name, times, chosen, pick) for name in _ranked(times) if name != chosen)
+    losers = sorted(
+        _ranked(times), key=lambda name: name not in measured
+    )  # those measured are all shown
+    tried = tuple(_beside(name, times, chosen, pick) for name in losers if name != chosen)
     decision = Decision(kind, subject, chosen, words, tried[:SHOWN])
     predicted = tuple((name, times[name].seconds) for name in _ranked(times))
     return ways[chosen], decision, Choice(key, subject, writes, predicted, usual, chosen)

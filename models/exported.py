@@ -50,8 +50,9 @@ def image(name: str, size: int = 64, **options: Any) -> Recipe:
         model = torchvision.models.get_model(name, weights=None, **options)
         for layer in model.modules():
             if isinstance(layer, nn.BatchNorm2d):
-                layer.running_mean.uniform_(-0.2, 0.2)  # type: ignore[union-attr]
-                layer.running_var.uniform_(0.5, 1.5)  # type: ignore[union-attr]
+                statistics = layer.state_dict()  # shares their memory
+                statistics["running_mean"].uniform_(-0.2, 0.2)
+                statistics["running_var"].uniform_(0.5, 1.5)
         return Exported(model, {"x": torch.randn(2, 3, size, size)}, {"x": IMAGE})
 
     return make

@@ -424,6 +424,10 @@ def grow(
         except Unfit:
             del builder.values[kept[0] :]
             del builder.nodes[kept[1] :]
-            for held, names in ((builder.inputs, kept[2]), (builder.constants, kept[3])):
+            made: tuple[tuple[dict[str, Any], set[str]], ...] = (
+                (builder.inputs, kept[2]),
+                (builder.constants, kept[3]),
+            )
+            for held, names in made:
                 for name in [n for n in held if n not in names]:
-                    del held[name]  # type: ignore[attr-defined]
+                    del held[name]

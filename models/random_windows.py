@@ -121,9 +121,10 @@ def pool(b: Builder) -> Value:
         for at in (k, k + half):  # no window may lie in the padding alone: runtimes differ there
             most = 0 if sizes["dilations"][k] > 1 else kernel - 1
             sizes["pads"][at] = min(sizes["pads"][at], most)
-        extent = x.shape[2 + k] if isinstance(x.shape[2 + k], int) else 2
+        across = x.shape[2 + k]
+        extent = across if isinstance(across, int) else 2
         reach = (kernel - 1) * sizes["dilations"][k] + 1
-        if extent + sizes["pads"][k] + sizes["pads"][k + half] < reach:  # type: ignore[operator]
+        if extent + sizes["pads"][k] + sizes["pads"][k + half] < reach:
             raise Unfit
     sizes["ceil_mode"] = int(b.chance(0.3))
     if form == 0:

@@ -46,7 +46,8 @@ from unistack_aot.pipeline import compile_model
 from unistack_aot.runtime.library import run_function
 from unistack_aot.runtime.session import Session
 from unistack_aot.schedule.cost import microseconds, predict_program
-from unistack_aot.stages import Hooks
+from unistack_aot.stages import Hooks, T
+from unistack_aot.targets.target import Scheduled
 
 FITTED = (
     "resnet18", "mobilenet_v2", "bert_base", "unet", "lstm", "vit_small", "gpt2_small",
@@ -155,9 +156,9 @@ class Bench:
         kept: list[Program] = []
         package, said = self.folder / f"{name}.pkg", self.folder / f"{name}.sha256"
 
-        def watch(stage: str, value: object, /) -> object:
-            if stage.startswith("scheduled"):
-                kept.append(value.program)  # type: ignore[attr-defined]
+        def watch(stage: str, value: T, /) -> T:
+            if isinstance(value, Scheduled):
+                kept.append(value.program)
                 text = sha256(program_text(kept[0]).encode()).hexdigest()
                 if said.exists() and said.read_text() == text:
                     raise AlreadyBuilt
@@ -166,7 +167,7 @@ class Bench:
             return value
 
         target = f"cpu:{self.machine.map.arch}"
-        hooks = Hooks(watch=watch)  # type: ignore[arg-type]
+        hooks = Hooks(watch=watch)
         try:
             compile_model(model, package, (target,), dims, hooks=hooks)
         except AlreadyBuilt:

@@ -123,13 +123,13 @@ def record(name: str, targets: list[str], folder: Path) -> None:
             request = Request(written, str(level), "f32", dict(imported.ranges.items()))
             clock = perf_counter()
             scheduled = target.schedule(naive, constants, request)
-            lap(f"schedule {target.name}")
+            lap(f"schedule {written}")
             dims = {dim: number for number, dim in enumerate(request.ranges)}
             keys = signature_keys(graph, scheduled.program)
             source = target.emit(scheduled.program, request, keys, dims)
-            lap(f"print {target.name}")
+            lap(f"print {written}")
             decided = records(scheduled.decisions, scheduled.program)
-            to = place / target.name
+            to = place / written.replace(":", "-")
             to.mkdir()
             (to / "decisions.json").write_text(json.dumps(decided, indent=1))
             (to / "scheduled.mcir").write_text(program_text(scheduled.program))

@@ -45,7 +45,7 @@ from unistack_aot.mcir.nodes import (
     View,
     When,
 )
-from unistack_aot.mcir.transform import scalars, walk
+from unistack_aot.mcir.transform import scalars, uses_lanes, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +166,7 @@ class Counting:
     def loop(self, loop: Loop, points: Points, workers: int) -> None:
         """Iterations in turn, or each by one of the workers (with all its lanes, if the body shares them)."""
         share = 1
-        if loop.role is Role.GROUP and lanes_in(loop.body):
+        if loop.role is Role.GROUP and uses_lanes(loop.body):
             share = self.kernel.group // self.lanes
         elif loop.role in (Role.GROUP, Role.LANE):
             share = workers
@@ -354,11 +354,6 @@ def requests(kernel: Kernel, dims: Mapping[str, int], lanes: int) -> Requests:
     table = {name: np.asarray(size) for name, size in dims.items()}
     work.body(kernel.body, Points(table, np.full(1, kernel.group, np.int64)), kernel.group)
     return Requests(work.read, work.written, work.exact)
-
-
-def lanes_in(body: tuple[Stmt, ...]) -> bool:
-    """Whether a body shares work among the lanes of a worker."""
-    return any(isinstance(s, Loop | Fold) and s.role is Role.LANE for s in walk(body))
 
 
 def names_of(body: tuple[Stmt, ...]) -> Iterator[str]:

@@ -177,6 +177,11 @@ def has_conditional_loads(body: Body) -> bool:
     )
 
 
+def uses_lanes(body: Body) -> bool:
+    """Whether a body shares work among the lanes of a worker."""
+    return any(isinstance(s, Loop | Fold) and s.role is Role.LANE for s in walk(body))
+
+
 def rename_buffers(body: Body, names: Mapping[str, str]) -> Body:
     """Rename buffers and tiles in loads, stores, tile declarations and contractions."""
 

@@ -90,9 +90,7 @@ def choose(
     chosen = chosen or (best if measured_map and gain > MARGIN else usual)
     reason = _reason(chosen, usual, best, gain, pick, machine)
     words = "; ".join(filter(None, (because, reason, explained(times[chosen], machine))))
-    losers = sorted(
-        _ranked(times), key=lambda name: name not in measured
-    )  # those measured are all shown
+    losers = sorted(_ranked(times), key=lambda name: name not in measured)  # measured ones first
     tried = tuple(_beside(name, times, chosen, pick) for name in losers if name != chosen)
     decision = Decision(kind, subject, chosen, words, tried[:SHOWN])
     predicted = tuple((name, times[name].seconds) for name in _ranked(times))

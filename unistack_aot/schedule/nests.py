@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from unistack_aot.base.symbolic import Dim, Range, Ranges, symbols
+from unistack_aot.base.symbolic import Dim, Range, Ranges, minimum, symbols
 from unistack_aot.mcir.nodes import Axis, Fold, Loop, Role, Stmt, When
 from unistack_aot.mcir.transform import walk
 from unistack_aot.schedule.contraction import product
@@ -49,6 +49,14 @@ def decoded(axes: tuple[Axis, ...], joint: Dim) -> dict[str, Dim]:
         env[axis.var] = joint if axis is live[0] else joint % axis.extent
         joint = joint // axis.extent
     return env
+
+
+def part(total: Dim, first: Dim, size: Dim) -> Dim:
+    """How many of `size` items from `first` on lie below `total`."""
+    whole = total == size or (
+        isinstance(total, int) and isinstance(size, int) and total % size == 0
+    )
+    return size if whole else minimum(size, total - first)
 
 
 def span_of(stmt: Stmt) -> int:

@@ -29,12 +29,12 @@ from unistack_aot.mcir.nodes import Access, Axis, Fold, Kernel, Loop, Param, Stm
 from unistack_aot.mcir.transform import all_loads, around, perfect_nest
 from unistack_aot.schedule.contraction import Factor, Site, find_site, joint, product
 from unistack_aot.schedule.merging import outputs_last
+from unistack_aot.schedule.nests import decoded
 from unistack_aot.schedule.operator import Kernels, Operator
 from unistack_aot.schedule.panels import (
     PANEL,
     Depth,
     blocked_axis,
-    decode,
     depth_of,
     split_depth,
 )
@@ -194,7 +194,7 @@ def _packing(site: Site, depth: Depth, layout: Layout, held: Param) -> tuple[Stm
     batch = _packed_batch(site)
     panel, lane = symbol("panel"), symbol("lane")
     column = panel * PANEL + lane
-    env: dict[str, Dim] = {**split_depth(site, layout), **decode(site.cols, column)}
+    env: dict[str, Dim] = {**split_depth(site, layout), **decoded(site.cols, column)}
     value = substitute_indices(site.b.load, env)
     guards = [index_value(column) < index_value(product(site.cols))]
     blocked = blocked_axis(site, layout)

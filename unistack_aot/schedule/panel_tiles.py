@@ -28,8 +28,9 @@ from unistack_aot.mcir.nodes import (
 )
 from unistack_aot.mcir.transform import substitute_vars
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
+from unistack_aot.schedule.nests import decoded, part
 from unistack_aot.schedule.operator import Kernels, Operator
-from unistack_aot.schedule.panels import PANEL, Blocks, decode, part, ranges_of
+from unistack_aot.schedule.panels import PANEL, Blocks, ranges_of
 
 
 def can_tile_panels(kernel: Kernel, site: Site | No, blocks: Blocks, ranges: Ranges) -> Yes | No:
@@ -76,7 +77,7 @@ def panels_tiled(kernel: Kernel, site: Site | No, blocks: Blocks, ranges: Ranges
     first_col = panel_task * (blocks.task_panels * PANEL)
     rows = Span("m", first_row, part(total_rows, first_row, task_rows))
     cols = Span("n", first_col, part(total_cols, first_col, blocks.task_panels * PANEL))
-    env = decode(site.rows, symbol("m")) | decode(site.cols, symbol("n"))
+    env = decoded(site.rows, symbol("m")) | decoded(site.cols, symbol("n"))
     inside = ranges_of(site, site.depth, ranges)
     # bounds of the row axes are known before they become parts of one row number
     a = _view(site.a, {}, inside)

@@ -16,7 +16,6 @@ from unistack_aot.base.symbolic import (
     Ranges,
     ceildiv,
     linear_split,
-    minimum,
     simplify,
     substitute,
     symbol,
@@ -160,20 +159,3 @@ def _loop_names(site: Site, axes: tuple[Axis, ...]) -> set[str]:
 def _dim(entry: object) -> Dim:
     assert not isinstance(entry, Scalar)
     return entry  # type: ignore[return-value]
-
-
-def decode(axes: tuple[Axis, ...], joint: Dim) -> dict[str, Dim]:
-    """Each axis's variable as an expression of the joint (row-major) number."""
-    env: dict[str, Dim] = {}
-    for axis in reversed(axes):
-        env[axis.var] = joint % axis.extent if axis is not axes[0] else joint
-        joint = joint // axis.extent
-    return env
-
-
-def part(total: Dim, first: Dim, size: Dim) -> Dim:
-    """How many of `size` items from `first` on lie below `total`."""
-    whole = total == size or (
-        isinstance(total, int) and isinstance(size, int) and total % size == 0
-    )
-    return size if whole else minimum(size, total - first)

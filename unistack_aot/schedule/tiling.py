@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from unistack_aot.base.symbolic import Dim, Ranges, ceildiv, minimum, symbol
+from unistack_aot.base.symbolic import Ranges, ceildiv, minimum, symbol
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import substitute_indices
 from unistack_aot.mcir.nodes import (
@@ -26,7 +26,7 @@ from unistack_aot.mcir.nodes import (
 )
 from unistack_aot.mcir.transform import around, perfect_nest, substitute_vars
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
-from unistack_aot.schedule.nests import decoded
+from unistack_aot.schedule.nests import decoded, part
 from unistack_aot.schedule.operands import joint_index
 from unistack_aot.schedule.operator import Kernels, Operator
 from unistack_aot.schedule.tile_instruction import SHOWN, TileInstruction
@@ -93,8 +93,8 @@ def tiled(kernel: Kernel, site: Site | No, tile: TileInstruction, ranges: Ranges
     assert isinstance(site, Site)
     first_row, first_col = symbol("row_tile") * tile.rows, symbol("col_tile") * tile.cols
     total_rows, total_cols, deep = (product(x) for x in (site.rows, site.cols, site.depth))
-    rows = Span("m", first_row, _part(total_rows, first_row, tile.rows))
-    cols = Span("n", first_col, _part(total_cols, first_col, tile.cols))
+    rows = Span("m", first_row, part(total_rows, first_row, tile.rows))
+    cols = Span("n", first_col, part(total_cols, first_col, tile.cols))
     a = _matrix(site.a, site.rows, rows.var, site, ranges)
     b = _matrix(site.b, site.cols, cols.var, site, ranges)
     sizes = (tile.rows, tile.cols, tile.depth)
@@ -121,10 +121,6 @@ def _matrix(factor: Factor, outer: tuple[Axis, ...], var: str, site: Site, range
         env = decoded(outer, symbol(var)) | decoded(site.depth, symbol("k"))
         within = substitute_indices(within, env)
     return View(factor.load.buffer, index, within)
-
-
-def _part(total: Dim, first: Dim, size: int) -> Dim:
-    return size if isinstance(total, int) and total % size == 0 else minimum(size, total - first)
 
 
 def can_stream(kernel: Kernel, step: int) -> Yes | No:

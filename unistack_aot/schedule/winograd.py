@@ -35,9 +35,10 @@ from unistack_aot.mcir.transform import substitute_vars
 from unistack_aot.mcir.winograd import F2, F4, TAPS, Array, Form, transformed
 from unistack_aot.schedule.contraction import Site, find_site, product
 from unistack_aot.schedule.merging import outputs_last
+from unistack_aot.schedule.nests import decoded, part
 from unistack_aot.schedule.operator import Arrays, Kernels, Operator
 from unistack_aot.schedule.panel_packing import pack_constant
-from unistack_aot.schedule.panels import PANEL, Depth, decode, depth_of, part, split_depth
+from unistack_aot.schedule.panels import PANEL, Depth, depth_of, split_depth
 
 LEAST_TILES = 12  # tiles per task: fewer rows make the products wait for the transformed weights
 LEAST_PANELS = 4  # panels per task: each transforms the whole input
@@ -179,7 +180,7 @@ def tiled_winograd(
     )
     rows = Span("m", first, part(image.height * image.width, first, tiles * pixels))
     columns = Span("n", left, part(cols, left, beside * PANEL))
-    env = _pixel(image, form.tile, symbol("m")) | decode(site.cols, symbol("n"))
+    env = _pixel(image, form.tile, symbol("m")) | decoded(site.cols, symbol("n"))
     a, b = _pixels(kernel, site, env), View(packed, _transformed_place(depth))
     sizes = (image.height, image.width, 0)
     contract = Contract("tile", a, b, rows, columns, depth.axes, form.via, sizes)

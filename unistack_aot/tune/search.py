@@ -32,7 +32,17 @@ RUNS, SECONDS = 5, 1.0  # of one round's timing: at least so many, and so long
 Feeds = Callable[[Session, Graph | None], Mapping[str, object]]
 
 
-class Stored(Mapping[str, Pick]):
+class Lookup(Mapping[str, Pick]):
+    """Ways that are found by kernel, and not listed."""
+
+    def __iter__(self) -> Iterator[str]:
+        raise TypeError("ways are found by kernel")
+
+    def __len__(self) -> int:
+        raise TypeError("ways are found by kernel")
+
+
+class Stored(Lookup):
     """The best stored way of every kernel of one setting, read when it is asked for."""
 
     def __init__(self, database: Database, setting: Setting) -> None:
@@ -47,12 +57,6 @@ class Stored(Mapping[str, Pick]):
         if entry is None or not entry.measured:
             raise KeyError(key)
         return Pick(best_way(entry), entry.measured)
-
-    def __iter__(self) -> Iterator[str]:
-        raise TypeError("stored ways are found by kernel")
-
-    def __len__(self) -> int:
-        raise TypeError("stored ways are found by kernel")
 
 
 def best_way(entry: Entry) -> str:
@@ -187,7 +191,7 @@ class Search:
         return count
 
 
-class _Over(Mapping[str, Pick]):
+class _Over(Lookup):
     """Ways on trial over stored ones."""
 
     def __init__(self, stored: Stored, trials: Mapping[str, Pick]) -> None:
@@ -196,14 +200,8 @@ class _Over(Mapping[str, Pick]):
     def __getitem__(self, key: str) -> Pick:
         return self.trials[key] if key in self.trials else self.stored[key]
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.trials)
 
-    def __len__(self) -> int:
-        return len(self.trials)
-
-
-class _Usual(Mapping[str, Pick]):
+class _Usual(Lookup):
     """The usual way of every kernel that was measured."""
 
     def __init__(self, stored: Stored) -> None:
@@ -214,9 +212,3 @@ class _Usual(Mapping[str, Pick]):
         if entry is None:
             raise KeyError(key)
         return Pick(entry.usual, on_trial=True)
-
-    def __iter__(self) -> Iterator[str]:
-        raise TypeError("usual ways are found by kernel")
-
-    def __len__(self) -> int:
-        raise TypeError("usual ways are found by kernel")

@@ -6,26 +6,17 @@ Not here: other loops around folds (lanes.py), convolutions over channels (tiles
 from __future__ import annotations
 
 from contextlib import ExitStack
-from dataclasses import dataclass
 from itertools import product
 
 from unistack_aot.base.dtypes import f32
-from unistack_aot.base.symbolic import Dim, linear_split, substitute
+from unistack_aot.base.symbolic import Dim
 from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
-from unistack_aot.ir.scalar import Call, Load, Scalar
+from unistack_aot.ir.scalar import Call
 from unistack_aot.mcir.nodes import Fold, Let, Loop, Role, Stmt, Store
+from unistack_aot.targets.cpu.linear_load import Linear, linear_load
 from unistack_aot.targets.cpu.tiles import PANEL
-
-
-@dataclass(frozen=True, slots=True)
-class Linear:
-    """Where a load's elements lie: the offset of the first one, and elements per step of each variable."""
-
-    buffer: str
-    first: Dim
-    steps: tuple[Dim, ...]
 
 
 def window_row(body: tuple[Stmt, ...], writer: KernelWriter) -> tuple[CNode, ...] | None:
@@ -95,7 +86,7 @@ def _linear(
     with ExitStack() as inside:
         for axis in fold.axes:
             inside.enter_context(writer.scope(axis.var, axis.extent))
-        found = [_load(factor, names, writer) for factor in value.args]
+        found = [linear_load(factor, names, writer) for factor in value.args]
     packed: list[Dim] = [PANEL]
     for axis in reversed(fold.axes[1:]):
         packed.insert(0, packed[0] * axis.extent)
@@ -105,25 +96,6 @@ def _linear(
         if weights.steps == (1, 0, *packed):
             return windows, weights
     return None
-
-
-def _load(value: Scalar, names: tuple[str, ...], writer: KernelWriter) -> Linear | None:
-    """A load of f32 as a linear function of the variables; None if it is something else."""
-    if not isinstance(value, Load) or value.dtype is not f32:
-        return None
-    index = tuple(entry for entry in value.index if not isinstance(entry, Scalar))
-    if len(index) != len(value.index):
-        return None
-    rest = writer.printer.offset(value.buffer, index)
-    steps: list[Dim] = []
-    for name in names:
-        parts = linear_split(rest, name)
-        if parts is None:
-            return None
-        step, rest = parts
-        steps.append(step)
-    first = substitute(rest, dict.fromkeys(names, 0))
-    return Linear(value.buffer, first, tuple(steps))
 
 
 def _dot(point: tuple[int, ...], steps: list[Dim]) -> Dim:

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from unistack_aot.base.dtypes import f32
-from unistack_aot.base.symbolic import Dim, linear_split, substitute
 from unistack_aot.codegen.ctree import Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
-from unistack_aot.ir.scalar import Call, Load, Name, Scalar, index_symbols, postorder
+from unistack_aot.ir.scalar import Call, Name, Scalar, index_symbols, postorder
 from unistack_aot.mcir.nodes import Fold, Loop
+from unistack_aot.targets.cpu.linear_load import linear_load
 from unistack_aot.targets.cpu.tiles import PANEL
 
 
@@ -36,28 +36,15 @@ def weighted_rows(
     axis = fold.axes[0]
     with writer.scope(axis.var, axis.extent):
         for row, weight in (value.args, reversed(value.args)):
-            first = _row(row, loop.var, writer)
-            if first is None or not _same_in_all(weight, loop.var, laned):
+            found = linear_load(row, (loop.var,), writer)
+            if found is None or found.steps != (1,) or not _same_in_all(weight, loop.var, laned):
                 continue
-            assert isinstance(row, Load)
             var = f"[&](int64_t {identifier(axis.var)})"
-            start = f"{var} {{ return {identifier(row.buffer)} + {writer.printer.dim(first)}; }}"
+            start = f"{var} {{ return {identifier(found.buffer)} + {writer.printer.dim(found.first)}; }}"
             by = f"{var} {{ return {writer.printer.value(weight, {})}; }}"
             sums, count = f"{identifier(fold.states[0])}_lanes", writer.printer.dim(axis.extent)
             return Line(f"ua::lane_sums<{extent}>({sums}, {count}, {start}, {by});")
     return None
-
-
-def _row(value: Scalar, lane: str, writer: KernelWriter) -> Dim | None:
-    """Where a row of lanes begins: the offset of a load of neighbouring f32 elements in lane 0."""
-    if not isinstance(value, Load) or value.dtype is not f32:
-        return None
-    index = tuple(entry for entry in value.index if not isinstance(entry, Scalar))
-    if len(index) != len(value.index):
-        return None
-    offset = writer.printer.offset(value.buffer, index)
-    parts = linear_split(offset, lane)
-    return substitute(offset, {lane: 0}) if parts is not None and parts[0] == 1 else None
 
 
 def _same_in_all(value: Scalar, lane: str, laned: Collection[str]) -> bool:

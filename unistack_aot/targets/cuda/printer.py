@@ -23,13 +23,12 @@ from unistack_aot.mcir.nodes import (
     Kernel,
     Loop,
     Role,
-    Stmt,
     Store,
     Stream,
     Sync,
     Tile,
 )
-from unistack_aot.mcir.transform import walk
+from unistack_aot.mcir.transform import uses_lanes
 from unistack_aot.targets.cuda.attend import AttentionKernel, attend_nodes, find_attend
 from unistack_aot.targets.cuda.tiles import TileKernel, find_tiles, tile_statement
 from unistack_aot.targets.cuda.wide import Wide
@@ -251,11 +250,6 @@ class DevicePrinter:
     def combine(self, store: Store, place: str, value: str) -> str:
         """An atomic update: other threads may combine with the same element."""
         return f"ua::combine_{store.combine}(&{place}, {value});"
-
-
-def uses_lanes(body: tuple[Stmt, ...]) -> bool:
-    """Whether a body shares work among the lanes of a warp, so that its worker is a warp."""
-    return any(isinstance(s, Loop | Fold) and s.role is Role.LANE for s in walk(body))
 
 
 def grid_loops(loop: Loop) -> list[Loop]:

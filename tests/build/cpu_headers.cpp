@@ -42,6 +42,12 @@ void from_f16(const ua::f16* x, float* y, int64_t n) {
 void to_bf16(const float* x, ua::bf16* y, int64_t n) {
     for (int64_t i = 0; i < n; ++i) y[i] = ua::to_bf16(x[i]);
 }
+void rounded_f16(const float* x, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = ua::rounded<ua::f16>(x[i]);
+}
+void rounded_bf16(const float* x, float* y, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) y[i] = ua::rounded<ua::bf16>(x[i]);
+}
 void from_bf16(const ua::bf16* x, float* y, int64_t n) {
     for (int64_t i = 0; i < n; ++i) y[i] = ua::to_float(x[i]);
 }
@@ -166,11 +172,14 @@ void depthwise(const float* in, const float* weights, float* out, int channels, 
 
 void attention(const float* q, const float* k, const float* v, const float* mask, float* out, int queries, int keys,
                int depth, int depth_v, float scale) {
-    const ua::Attention head{q, k, v, depth, depth, depth_v, out, depth_v, depth, depth_v};
+    const ua::Attention head{q, k, v, depth, depth, depth_v, depth, depth_v};
     for (int m = 0; m < queries; m += ua::kQueryBlock)
         ua::attention(head, m, std::min(queries, m + ua::kQueryBlock), keys,
                       [&](int64_t row, int64_t key, int n, float* s) {
                           for (int j = 0; j < n; ++j) s[j] = s[j] * scale + mask[row * keys + key + j];
+                      },
+                      [&](int64_t row, int e, int n, const float* o) {
+                          for (int j = 0; j < n; ++j) out[row * depth_v + e + j] = o[j];
                       });
 }
 

@@ -189,19 +189,19 @@ def test_half_conversions_are_exact(lib: ctypes.CDLL, name: str, kind: Any) -> N
     getattr(lib, f"from_{name}")(ptr(raw), ptr(wide), ctypes.c_int64(raw.size))
     np.testing.assert_array_equal(wide, raw.view(kind).astype(np.float32))
     with np.errstate(all="ignore"):
-        x = np.concatenate(
-            [
-                arguments(),
-                wide * np.float32(1.0009765625),
-                np.array([65519.9, 65520, 6.1e-5], np.float32),
-            ]
-        )
+        edges = np.array([65519.9, 65520, 6.1e-5], np.float32)
+        x = np.concatenate([arguments(), wide * np.float32(1.0009765625), edges])
         want = x.astype(kind)
     back = np.empty(x.size, np.uint16)
     getattr(lib, f"to_{name}")(ptr(x), ptr(back), ctypes.c_int64(x.size))
     numbers = ~np.isnan(x)
     np.testing.assert_array_equal(back[numbers], want.view(np.uint16)[numbers])
     assert np.isnan(back.view(kind)[~numbers].astype(np.float32)).all()
+    near = np.empty(x.size, np.float32)
+    getattr(lib, f"rounded_{name}")(ptr(x), ptr(near), ctypes.c_int64(x.size))
+    signed = near.view(np.uint32)[numbers]
+    np.testing.assert_array_equal(signed, want.astype(np.float32).view(np.uint32)[numbers])
+    assert np.isnan(near[~numbers]).all()
 
 
 @pytest.mark.parametrize("n", [1, 2, 15, 16, 31, 64, 100, 1000, 4099])

@@ -70,7 +70,43 @@ def stored(**fields: Any) -> onnx.ModelProto:
 
 IMAGE = [value("x", [1, 1, 6, 6])], [value("y", [1, 1, 3, 3])]
 KERNEL = {"w": np.ones((1, 1, 3, 3), np.float32)}
+
+
+def looped(inputs: list[str], outputs: list[str], given: list[str]) -> onnx.ModelProto:
+    """y = Loop(n, "", *given) with a body of those inputs and outputs."""
+    kinds = {"i": TensorProto.INT64, "c": TensorProto.BOOL, "go": TensorProto.BOOL}
+    results = [value(name, (), kinds.get(name, F)) for name in outputs]
+    nodes = [N("Identity", ["c"], ["go"]), N("Relu", [inputs[-1]], ["b"])]
+    body = helper.make_graph(
+        nodes, "body", [value(name, (), kinds.get(name, F)) for name in inputs], results
+    )
+    loop = N("Loop", ["n", "", *given], ["y"], "again", body=body)
+    return model([loop], [value("n", (), TensorProto.INT64), value("x", ())], [value("y", ())])
+
+
+def branched() -> onnx.ModelProto:
+    """An If whose branches give one and two results."""
+    one, two = (
+        helper.make_graph([N("Relu", ["x"], ["a"])], "branch", [], [value("a", ())] * count)
+        for count in (1, 2)
+    )
+    choose = N("If", ["c"], ["y"], "choose", then_branch=one, else_branch=two)
+    return model([choose], [value("c", (), TensorProto.BOOL), value("x", ())], [value("y", ())])
+
+
 REFUSED: dict[str, tuple[Callable[[], onnx.ModelProto], str]] = {
+    "a region that takes more": (
+        lambda: looped(["i", "c", "a", "b2"], ["go", "b"], ["x"]),
+        "a region takes 4 inputs, its node gives 3\n  at: again",
+    ),
+    "a body that carries less": (
+        lambda: looped(["i", "c", "a"], ["go"], ["x"]),
+        "1 operator in m.onnx cannot be compiled\n  'again'  Loop(17) whose body gives 1 results, not the 2 that",
+    ),
+    "branches of other counts": (
+        branched,
+        "1 operator in m.onnx cannot be compiled\n  'choose'  If(17) whose branches give 1 and 2 results",
+    ),
     "no outputs": (
         lambda: model([], [value("x")], []),
         "the model has no outputs\n  at: m.onnx",

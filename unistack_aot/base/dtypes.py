@@ -40,6 +40,11 @@ class DType:
         return self.kind == "float"
 
     @property
+    def is_narrow(self) -> bool:
+        """Whether values are floats of 16 bits, which kernels compute with in f32."""
+        return self.is_float and self.bits < 32
+
+    @property
     def is_int(self) -> bool:
         """Whether values are integers, signed or not (bool is not)."""
         return self.kind in ("int", "uint")

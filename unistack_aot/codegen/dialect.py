@@ -16,7 +16,8 @@ class Dialect:
     `narrow`: storage types that must be converted to float before arithmetic; `index_type`: integer type of indices;
     `restrict`: the qualifier of pointers that do not alias; `unroll`: the pragma before an unrolled loop; `start`:
     a zero to begin loops with whose loads are conditional, where the compiler must not know it to be one; `divides`:
-    whether indices are divided by variables with functions of its own, `quotient` and `remainder`.
+    whether indices are divided by variables with functions of its own, `quotient` and `remainder`; `rounds`: whether
+    an f32 is rounded to a narrow type and back by a function of its own, `rounded`.
     """
 
     types: Mapping[str, str]
@@ -27,6 +28,7 @@ class Dialect:
     simd: str = ""
     start: str = "0"
     divides: bool = False
+    rounds: bool = False
     prefix: str = "ua::"
 
     def type(self, dtype: DType) -> str:

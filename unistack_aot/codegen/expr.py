@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import assert_never
 
-from unistack_aot.base.dtypes import DType
+from unistack_aot.base.dtypes import DType, f32
 from unistack_aot.base.errors import IRError
 from unistack_aot.base.symbolic import (
     Atom,
@@ -145,7 +145,7 @@ class Printer:
             case Call():
                 return self._call(scalar, [self.value(a, names) for a in scalar.args])
             case Cast():
-                return self._cast(scalar, self.value(scalar.value, names))
+                return self._cast(scalar, names)
             case Index():
                 return f"(int64_t){self.dim(simplify(scalar.dim, self.ranges))}"
             case Load():
@@ -175,10 +175,15 @@ class Printer:
         text = f"{first} {operator} {rest[0]}" if rest else f"{operator}{first}"
         return f"({kind})({text})"
 
-    def _cast(self, scalar: Cast, value: str) -> str:
-        source, target = scalar.value.dtype, scalar.dtype
+    def _cast(self, scalar: Cast, names: Mapping[Scalar, str]) -> str:
+        inner, source, target = scalar.value, scalar.value.dtype, scalar.dtype
+        if self.dialect.rounds and isinstance(inner, Cast) and inner not in names:
+            if target is inner.value.dtype is f32 and source.is_narrow:
+                rounded = f"ua::rounded<{self.dialect.type(source)}>"
+                return f"{rounded}({self.value(inner.value, names)})"
+        value = self.value(inner, names)
         if target.is_bool:
-            narrow = source.is_float and source.bits < 32
+            narrow = source.is_narrow
             plain = f"ua::cast<float, {self.dialect.type(source)}>({value})" if narrow else value
             return f"({plain} != 0)"
         return f"ua::cast<{self.dialect.type(target)}, {self.dialect.type(source)}>({value})"

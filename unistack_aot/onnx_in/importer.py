@@ -394,10 +394,7 @@ def _subgraph(scope: Scope, proto: onnx.GraphProto, label: str) -> Subgraph:
         _refuse_sparse(proto)
         inner.initializers.update({tensor.name: tensor for tensor in proto.initializer})
         names = [v.name for v in proto.input if v.name not in inner.initializers]
-        if len(names) != len(formals):
-            raise BadModel(
-                f"a region takes {len(names)} inputs, its node gives {len(formals)}", at=label
-            )
+        _same_count(names, formals, label)
         inner.values.update(zip(names, formals, strict=True))
         wanted = [value.name for value in proto.output]
         results = run(inner, ordered(proto.node, wanted), wanted)
@@ -409,6 +406,7 @@ def _subgraph(scope: Scope, proto: onnx.GraphProto, label: str) -> Subgraph:
         inner, gaps = scope.inside(True, f"{label}/"), scope.session.gaps
         known = len(gaps)
         names = [value.name for value in proto.input]
+        _same_count(names, given, label)
         formals = tuple(Node(Input(n, v.tensor)) for n, v in zip(names, given, strict=True))
         try:
             results = fill(inner, formals)
@@ -423,6 +421,12 @@ def _subgraph(scope: Scope, proto: onnx.GraphProto, label: str) -> Subgraph:
         return tuple(node for _, node in fill(scope.inside(False, f"{label}/"), given))
 
     return Subgraph(build, inline)
+
+
+def _same_count(names: Sequence[str], given: Sequence[Node], label: str) -> None:
+    if len(names) != len(given):
+        fault = f"a region takes {len(names)} inputs, its node gives {len(given)}"
+        raise BadModel(fault, at=label, hint="check the model with onnx.checker")
 
 
 class _Unfinished(Unsupported):

@@ -269,6 +269,9 @@ def import_if(call: OnnxCall) -> list[Node]:
         (typed,) = built.values()
         built[name] = _refusing(call.label, name, fault, typed[0]), ()
     (yes, outer_yes), (no, outer_no) = built["then"], built["else"]
+    if len(yes.results) != len(no.results):
+        given = f"{len(yes.results)} and {len(no.results)} results"
+        raise call.refuse(f"whose branches give {given}", "check the model with onnx.checker")
     mismatch = _mismatch(yes, no)
     if mismatch:
         dims = [d for g in (yes, no) for node in g.results for d in node.tensor.shape]
@@ -320,6 +323,7 @@ def import_loop(call: OnnxCall) -> list[Node]:
     iteration = Node(Input("iteration", TensorType(i64, ())))
     condition = Node(Input("condition", TensorType(bool_, ())))
     region, outer = body.build((iteration, condition, *carried))
+    _gives(region, 1 + len(carried), call)
     endless = starts is True and _always(region)
     static_count = count[0] if count is not None and endless else None
     kinds = [node.tensor for node in region.results[1 : 1 + len(carried)]]
@@ -376,6 +380,7 @@ def import_scan(call: OnnxCall) -> list[Node]:
     ]
     slices = [_slice_of(s) for s in moved]
     region, outer = body.build((*carried, *slices))
+    _gives(region, len(carried), call)
     stacked = len(region.results) - len(carried)
     backwards = (
         *call.attr("scan_input_directions", (0,) * count),
@@ -395,6 +400,15 @@ def import_scan(call: OnnxCall) -> list[Node]:
         value = found[len(carried) + k]
         found[len(carried) + k] = _back(value, axis_of(axis, value.tensor.rank, call))
     return found
+
+
+def _gives(region: Graph, fewest: int, call: OnnxCall) -> None:
+    """Refuse a body that does not give what its node carries."""
+    if len(region.results) < fewest:
+        raise call.refuse(
+            f"whose body gives {len(region.results)} results, not the {fewest} that it carries",
+            "check the model with onnx.checker",
+        )
 
 
 def _slice_of(sequence: Node) -> Node:

@@ -14,15 +14,10 @@ from unistack_aot.mcir.transform import map_scalars, rewrite, scalars, walk
 from unistack_aot.schedule.operator import Kernels, Operator
 
 
-def is_narrow(dtype: DType) -> bool:
-    """Whether a dtype has no arithmetic of its own."""
-    return dtype.is_float and dtype.bits < 32
-
-
 def can_widen(kernel: Kernel) -> Yes | No:
     """Whether a function or fold of narrow floats is there."""
     for stmt in walk(kernel.body):
-        if isinstance(stmt, Fold) and any(map(is_narrow, _fields(stmt))):
+        if isinstance(stmt, Fold) and any(field.is_narrow for field in _fields(stmt)):
             return YES
         for node in postorder(*scalars(stmt)):
             if isinstance(node, Call) and node.fn != "where" and _narrow_args(node):
@@ -52,7 +47,7 @@ def widened(kernel: Kernel) -> Kernel:
         for stmt in walk(kernel.body)
         if isinstance(stmt, Fold)
         for state, dtype in zip(stmt.states, _fields(stmt), strict=True)
-        if is_narrow(dtype)
+        if dtype.is_narrow
     }
     return kernel.with_body(map_scalars(body, lambda value: transform(value, _Widen(states))))
 
@@ -63,7 +58,7 @@ def _fields(fold: Fold) -> tuple[DType, ...]:
 
 
 def _narrow_args(node: Call) -> bool:
-    return any(is_narrow(arg.dtype) for arg in node.args)
+    return any(arg.dtype.is_narrow for arg in node.args)
 
 
 class _Widen:
@@ -73,24 +68,24 @@ class _Widen:
         self.states = states
 
     def __call__(self, node: Scalar) -> Scalar | None:
-        if isinstance(node, Name) and node.name in self.states and is_narrow(node.dtype):
+        if isinstance(node, Name) and node.name in self.states and node.dtype.is_narrow:
             return cast(node.dtype, Name(node.name, f32))
         if not isinstance(node, Call) or node.fn == "where":
             return None
         if not _narrow_args(node):
             return None
-        args = tuple(cast(f32, a) if is_narrow(a.dtype) else a for a in node.args)
+        args = tuple(cast(f32, a) if a.dtype.is_narrow else a for a in node.args)
         result = apply(node.fn, *args)
-        return cast(node.dtype, result) if is_narrow(node.dtype) else result
+        return cast(node.dtype, result) if node.dtype.is_narrow else result
 
 
 def _wide_fold(stmt: Stmt) -> Stmt | None:
     """A fold whose state would be narrow takes f32 inputs."""
     if not isinstance(stmt, Fold):
         return None
-    if not any(map(is_narrow, _fields(stmt))):
+    if not any(field.is_narrow for field in _fields(stmt)):
         return None
-    values = tuple(cast(f32, v) if is_narrow(v.dtype) else v for v in stmt.values)
+    values = tuple(cast(f32, v) if v.dtype.is_narrow else v for v in stmt.values)
     return replace(stmt, values=values)
 
 

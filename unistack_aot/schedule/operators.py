@@ -18,6 +18,7 @@ from unistack_aot.schedule.last_writer import LAST_WRITER
 from unistack_aot.schedule.laying_out import LAY_OUT
 from unistack_aot.schedule.loops import BIND, FUSE, SPLIT
 from unistack_aot.schedule.narrow_floats import WIDEN
+from unistack_aot.schedule.operand_copies import COPY_OPERAND
 from unistack_aot.schedule.operator import Operator
 from unistack_aot.schedule.panel_packing import PACK
 from unistack_aot.schedule.panel_tiles import TILE_PANELS
@@ -29,6 +30,7 @@ from unistack_aot.schedule.staging import STAGE
 from unistack_aot.schedule.steps import LAUNCH_STEPS
 from unistack_aot.schedule.stored_runs import STORE_RUNS
 from unistack_aot.schedule.storing_narrow import STORE_NARROW
+from unistack_aot.schedule.storing_wide import STORE_WIDE
 from unistack_aot.schedule.tiling import STREAM, TILE
 from unistack_aot.schedule.transposes import TURN
 from unistack_aot.schedule.unswitch import UNSWITCH
@@ -43,11 +45,13 @@ OPERATORS: tuple[Operator[..., Any], ...] = (
     CROP,
     LAY_OUT,
     STORE_NARROW,
+    STORE_WIDE,
     TURN_CHANNELS,
     SEPARATE,
     MOVE_OUTSIDE,
     LAST_WRITER,
     WIDEN,
+    COPY_OPERAND,
     ATTEND,
     PACK,
     TILE_PANELS,

@@ -9,11 +9,11 @@ from unistack_aot.base.symbolic import Dim, linear_split, substitute
 from unistack_aot.codegen.ctree import Block, CNode, Directive, Line
 from unistack_aot.codegen.expr import identifier
 from unistack_aot.codegen.kernel import KernelWriter
-from unistack_aot.mcir.nodes import Attend, Store, View
+from unistack_aot.mcir.nodes import Attend, View
 
 
 def attention_call(stmt: Attend, writer: KernelWriter) -> tuple[CNode, ...]:
-    """`ua::attention(...)` with the score as a function over a run of keys."""
+    """`ua::attention(...)` with the score as a function over a run of keys, the store over a run of values."""
     row, key, deep, value = (
         stmt.rows.var,
         stmt.keys.var,
@@ -23,15 +23,12 @@ def attention_call(stmt: Attend, writer: KernelWriter) -> tuple[CNode, ...]:
     q, q_row = _pointer(stmt.q, {row: 0, deep: 0}, row, writer)
     k, k_row = _pointer(stmt.k, {key: 0, deep: 0}, key, writer)
     v, v_row = _pointer(stmt.v, {key: 0, value: 0}, key, writer)
-    out, out_row = _result(stmt, writer)
     numbers = [q_row, k_row, v_row]
     fields = [
         q,
         k,
         v,
         *numbers,
-        out,
-        out_row,
         _dim(stmt.depth.extent, writer),
         _dim(stmt.values.extent, writer),
         str(stmt.blocks[1]),
@@ -44,8 +41,9 @@ def attention_call(stmt: Attend, writer: KernelWriter) -> tuple[CNode, ...]:
             (
                 Line(f"const ua::Attention heads{{{', '.join(fields)}}};"),
                 _score(stmt, writer),
+                _done(stmt, writer),
                 Line(
-                    f"ua::attention(heads, {_dim(first, writer)}, {_dim(last, writer)}, {keys}, score);"
+                    f"ua::attention(heads, {_dim(first, writer)}, {_dim(last, writer)}, {keys}, score, done);"
                 ),
             ),
         ),
@@ -68,12 +66,23 @@ def _pointer(
     return f"{identifier(view.buffer)} + {_dim(base, writer)}", _dim(parts[0], writer)
 
 
-def _result(stmt: Attend, writer: KernelWriter) -> tuple[str, str]:
-    (store,) = stmt.body
-    assert isinstance(store, Store)
-    index = tuple(e for e in store.index if isinstance(e, int) or hasattr(e, "terms"))
-    view = View(store.buffer, index)  # type: ignore[arg-type]
-    return _pointer(view, {stmt.rows.var: 0, stmt.values.var: 0}, stmt.rows.var, writer)
+def _done(stmt: Attend, writer: KernelWriter) -> Block:
+    """A function that stores a run of one row's values."""
+    row, value, out = identifier(stmt.rows.var), stmt.values.var, identifier(stmt.out)
+    ranges = writer.printer.ranges
+    ranges[stmt.rows.var], ranges[value] = (0, None), (0, None)
+    inner = (
+        Line(f"const int64_t {identifier(value)} = first_value + j;"),
+        Line(f"const float {out} = o[j];"),
+        *writer.body(stmt.body),
+    )
+    del ranges[stmt.rows.var], ranges[value]
+    loop = Block("for (int j = 0; j < n; ++j)", inner)
+    return Block(
+        f"const auto done = [&](int64_t {row}, int first_value, int n, const float* o)",
+        (Directive(writer.dialect.simd), loop),
+        ";",
+    )
 
 
 def _score(stmt: Attend, writer: KernelWriter) -> Block:

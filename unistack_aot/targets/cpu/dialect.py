@@ -13,4 +13,5 @@ DIALECT = Dialect(
     unroll=lambda extent: f"#pragma GCC unroll {max(1, min(extent, 64))}",
     simd="#pragma omp simd",
     start="ua::start()",
+    rounds=True,
 )

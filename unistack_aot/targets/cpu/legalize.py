@@ -16,12 +16,12 @@ from unistack_aot.base.symbolic import Dim, Ranges, linear_split, simplify, symb
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.hw.machine import Machine
 from unistack_aot.hw.roofline import Prediction
-from unistack_aot.ir.scalar import Call, Load, Scalar, transform
+from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.canonical import canonical, closed, opened
 from unistack_aot.mcir.layout import PLAIN, Layout
-from unistack_aot.mcir.nodes import Kernel, Loop, Param, Role, Stmt, Store
+from unistack_aot.mcir.nodes import Kernel, Loop, Param, Role
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
-from unistack_aot.mcir.transform import map_scalars, rename_buffers
+from unistack_aot.mcir.transform import rename_buffers
 from unistack_aot.mcir.winograd import Form
 from unistack_aot.schedule.attention import ATTEND, AttentionSite, find_attention
 from unistack_aot.schedule.candidates import (
@@ -36,14 +36,13 @@ from unistack_aot.schedule.candidates import (
     neighbours,
     placed,
 )
-from unistack_aot.schedule.clipping import conjuncts, room_of
-from unistack_aot.schedule.contraction import Factor, Site, find_site
+from unistack_aot.schedule.contraction import Site, find_site
 from unistack_aot.schedule.cost import predict_kernel
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.few_wide import WideWorkers, assign_roles
 from unistack_aot.schedule.laying_out import LAY_OUT
-from unistack_aot.schedule.layouts import halo_of, is_window
 from unistack_aot.schedule.narrow_floats import WIDEN
+from unistack_aot.schedule.operand_copies import COPY_OPERAND, operands
 from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.panel_blocks import (
     choose_blocks,
@@ -61,6 +60,7 @@ from unistack_aot.schedule.winograd import (
     winograd_form,
     winograd_saves,
 )
+from unistack_aot.targets.cpu.guards import without_covered_guards
 from unistack_aot.targets.target import Request, Scheduled
 
 Array = NDArray[Any]
@@ -108,6 +108,7 @@ class Legalizer:
         launch = without_covered_guards(launch, self.ranges)
         kernel = opened(launch)
         kernel = or_same(WIDEN(kernel), kernel)
+        kernel, copying = self.readable(launch, kernel)
         site = find_site(kernel)
         packing: list[Launch] = []
         workers = WideWorkers()
@@ -124,7 +125,42 @@ class Legalizer:
             kernel = self.recurrence(kernel)
             workers = self.sharing(launch, kernel)
         fresh = closed(kernel, launch)
-        return [*(self.roles(p, WideWorkers()) for p in packing), self.roles(fresh, workers)]
+        before = (*copying, *packing)
+        return [*(self.roles(p, WideWorkers()) for p in before), self.roles(fresh, workers)]
+
+    def readable(self, launch: Launch, kernel: Kernel) -> tuple[Kernel, list[Launch]]:
+        """The kernel, and copies of operands first where tiles cannot read these as they lie."""
+        if not operands(kernel) or self.fits(kernel):
+            return kernel, []
+        changed, copying = kernel, list[Kernel]()
+        for load in operands(kernel):
+            found = COPY_OPERAND(
+                changed, load, f"{load.buffer}_rows{len(self.buffers) + len(copying)}"
+            )
+            if isinstance(found, No):
+                continue
+            copying.append(found[0])
+            changed = found[1]
+            if self.fits(changed):
+                return changed, [self.copying(copy, launch) for copy in copying]
+        return kernel, []
+
+    def copying(self, kernel: Kernel, launch: Launch) -> Launch:
+        """The launch that copies an operand into a fresh buffer."""
+        ((source,), (held,)) = kernel.inputs, kernel.outputs
+        self.buffers[held.name] = Buffer(held.name, held.dtype, held.shape)
+        because = f"tiles read whole rows; those of {source.name} lie apart"
+        self.decisions.append(Decision("rows", held.name, f"copy of {source.name}", because))
+        return closed(kernel, Launch(kernel, (), launch.origins, "rows"))
+
+    def fits(self, kernel: Kernel) -> Yes | No:
+        """Whether a tile instruction takes the product or attention that a kernel is."""
+        site, heads = find_site(kernel), find_attention(kernel)
+        if isinstance(heads, AttentionSite):
+            return attention_fits(kernel, heads, self.ranges)
+        if isinstance(site, Site) and site.cols:
+            return PACK.check(kernel, self.oriented(kernel, site), "packed", self.ranges)
+        return No("it multiplies nothing")
 
     def roles(self, launch: Launch, workers: WideWorkers) -> Launch:
         """Loop roles of one launch; equal kernels are decided once."""
@@ -345,17 +381,11 @@ def _steps(extent: Dim, sizes: tuple[int, ...]) -> list[int]:
 
 
 def attention_fits(kernel: Kernel, site: AttentionSite, ranges: Ranges) -> Yes | No:
-    """The tile instruction takes f32 rows whose depth and values are contiguous, and stores plain results."""
-    if len(site.tail) != 1 or not isinstance(site.tail[0], Store):
-        return No("the result goes through more than a store")
-    store = site.tail[0]
-    if store.value is not site.out or store.combine != "set":
-        return No("the result is changed before it is stored")
+    """The tile instruction takes f32 rows whose depth and values are contiguous."""
     inside = dict(ranges)
     for axis in (*site.outer, site.rows, site.keys, site.depth, site.values):
         inside[axis.var] = (0, axis.extent - 1)
     views = [(site.q, site.depth), (site.k, site.depth), (site.v, site.values)]
-    views.append((Load(store.buffer, store.index, f32), site.values))
     for load, unit in views:
         param = kernel.param(load.buffer)
         if param.dtype is not f32 or any(isinstance(e, Scalar) for e in load.index):
@@ -382,50 +412,6 @@ def laid_out(array: Array, layout: Layout) -> Array:
     padded = np.pad(array, extra)
     shape = (*padded.shape[:axis], -1, size, *padded.shape[axis + 1 :])
     return np.ascontiguousarray(np.moveaxis(padded.reshape(shape), axis + 1, -1))
-
-
-def without_covered_guards(launch: Launch, ranges: Ranges) -> Launch:
-    """Drop the bounds of a window operand where the layout's halo holds the zeros they would give."""
-    kernel = launch.kernel
-    site = find_site(kernel)
-    if not isinstance(site, Site) or not is_window(site) or site.a.within is None:
-        return launch
-    param = kernel.param(site.a.load.buffer)
-    wanted = halo_of(site, param.shape, ranges)
-    held = param.layout.halo or ((0, 0),) * len(param.shape)
-    if wanted is None or any(a > c or b > d for (a, b), (c, d) in zip(wanted, held, strict=True)):
-        return launch
-    if not bounds_alone(site, param.shape, ranges):
-        return launch
-    return replace(launch, kernel=kernel.with_body(unguarded(kernel, site.a)))
-
-
-def bounds_alone(site: Site, shape: tuple[Dim, ...], ranges: Ranges) -> bool:
-    """Whether the left operand's guard only keeps its index inside the buffer.
-
-    A guard of a cropped operand says more: what it hides is no zero of the halo.
-    """
-    inside = dict(ranges)
-    for axis in (*site.batch, *site.rows, *site.cols, *site.depth):
-        inside[axis.var] = (0, axis.extent - 1)
-    rooms: set[Dim] = set()
-    for entry, extent in zip(site.a.load.index, shape, strict=True):
-        assert not isinstance(entry, Scalar)
-        rooms |= {simplify(entry, inside), simplify(extent - 1 - entry, inside)}
-    assert site.a.within is not None
-    found = [room_of(condition) for condition in conjuncts(site.a.within)]
-    return all(room is not None and simplify(room, inside) in rooms for room in found)
-
-
-def unguarded(kernel: Kernel, factor: Factor) -> tuple[Stmt, ...]:
-    """The body with `where(within, load, 0)` replaced by the load."""
-
-    def change(value: Scalar) -> Scalar | None:
-        if isinstance(value, Call) and value.fn == "where" and value.args[0] is factor.within:
-            return value.args[1]
-        return None
-
-    return map_scalars(kernel.body, lambda v: transform(v, change))
 
 
 def legalize(

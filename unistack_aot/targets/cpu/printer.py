@@ -24,7 +24,6 @@ from unistack_aot.mcir.nodes import (
     Tile,
 )
 from unistack_aot.mcir.winograd import FORMS
-from unistack_aot.schedule.narrow_floats import is_narrow
 from unistack_aot.targets.cpu.attention import attention_call
 from unistack_aot.targets.cpu.depthwise import window_row
 from unistack_aot.targets.cpu.dialect import DIALECT
@@ -221,7 +220,7 @@ class HostPrinter:
         """Combining stores run in sequential loops here, so a plain read-modify-write does."""
         dtype = store.value.dtype
         kind = self.dialect.type(dtype)
-        if is_narrow(dtype):
+        if dtype.is_narrow:
             old, value = (f"ua::cast<float, {kind}>({each})" for each in (place, value))
             return (
                 f"{place} = ua::cast<{kind}, float>({self._combined(store.combine, old, value)});"

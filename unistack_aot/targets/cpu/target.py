@@ -16,6 +16,7 @@ from unistack_aot.mcir.program import Program
 from unistack_aot.schedule.layouts import choose_layouts
 from unistack_aot.schedule.lifetimes import export
 from unistack_aot.schedule.prepare import finish, prepare
+from unistack_aot.schedule.wide_storage import widen_storage
 from unistack_aot.targets.cpu.build import (
     FLAGS,
     INCLUDE,
@@ -66,10 +67,11 @@ def schedule(program: Program, constants: Constants, request: Request) -> Schedu
     """Decide every kernel for this level."""
     target = request.on(machine(request.level))
     program, fused = prepare(program, constants, request.ranges, request.verify, target)
-    program, laid = choose_layouts(program, BLOCK, request.ranges)
-    legal = legalize(program, dict(constants), request, target)
+    wide = widen_storage(program, constants)
+    program, laid = choose_layouts(wide.program, BLOCK, request.ranges)
+    legal = legalize(program, wide.constants, request, target)
     program, reused = finish(legal.program, request.ranges, request.verify)
-    decided = (*fused, *laid, *legal.decisions, *reused)
+    decided = (*fused, *wide.decisions, *laid, *legal.decisions, *reused)
     return Scheduled(program, legal.constants, decided, legal.choices)
 
 

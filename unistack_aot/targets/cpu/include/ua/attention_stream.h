@@ -32,13 +32,16 @@ UA_INLINE float absorb_scores(float* s, int n, SoftmaxState& state) {
     return factor;
 }
 
-void attention_all(const Attention& a, int64_t m0, int64_t m1, int64_t keys,
-                   void (*score)(void*, int64_t, int64_t, int, float*), void* body) {
+// The rows of a sum over no keys.
+inline void attention_to_none(const Attention& a, int64_t m0, int64_t m1, const AttentionCalls& calls) {
+    const float zeros[kPanel] = {};
+    for (int64_t m = m0; m < m1; ++m)
+        for (int e = 0; e < a.depth_v; e += kPanel) calls.done(calls.done_body, m, e, std::min(kPanel, a.depth_v - e), zeros);
+}
+
+void attention_all(const Attention& a, int64_t m0, int64_t m1, int64_t keys, const AttentionCalls& calls) {
     constexpr int MR = kTileRows;
-    if (keys <= 0) {  // a sum over no keys
-        for (int64_t m = m0; m < m1; ++m) std::fill_n(a.out + m * a.out_row, a.depth_v, 0.0f);
-        return;
-    }
+    if (keys <= 0) return attention_to_none(a, m0, m1, calls);
     const int rows = int(m1 - m0), panels = (a.depth_v + kPanel - 1) / kPanel;
     const Tiles tiles(rows, MR);
     const int64_t tile = std::min<int64_t>(keys, a.key_tile), wide = (tile + kPanel - 1) / kPanel * kPanel;
@@ -70,7 +73,7 @@ void attention_all(const Attention& a, int64_t m0, int64_t m1, int64_t keys,
             }
         }
         for (int p = 0; p < rows; ++p) {
-            score(body, m0 + p, key, n, s + p * wide);
+            calls.score(calls.score_body, m0 + p, key, n, s + p * wide);
             factor[p] = absorb_scores(s + p * wide, n, state[p]);
         }
         t.length = n;
@@ -91,10 +94,9 @@ void attention_all(const Attention& a, int64_t m0, int64_t m1, int64_t keys,
         for (int p = tiles.first(i); p < tiles.first(i + 1); ++p) {
             const float inverse = 1.0f / state[p].sum;
             for (int q = 0; q < panels; ++q) {
-                const float* const from = acc + (int64_t(i) * panels + q) * acc_tile + (p - tiles.first(i)) * kPanel;
-                float* const out = a.out + (m0 + p) * a.out_row + q * kPanel;
-                const int width = std::min(kPanel, a.depth_v - q * kPanel);
-                for (int j = 0; j < width; ++j) out[j] = from[j] * inverse;
+                float* const o = acc + (int64_t(i) * panels + q) * acc_tile + (p - tiles.first(i)) * kPanel;
+                for (int j = 0; j < kPanel; ++j) o[j] *= inverse;
+                calls.done(calls.done_body, m0 + p, q * kPanel, std::min(kPanel, a.depth_v - q * kPanel), o);
             }
         }
     }

@@ -40,4 +40,26 @@ UA_INLINE f16 to_f16(float x) {
     return {uint16_t(sign | (a < 65520.0f ? finite : big))};
 }
 
+// The f32 nearest to x among the values of T, without a stop in 16 bits: what to_float(to_f16(x)) gives, but that a NaN
+// keeps its payload.
+template <class T>
+UA_INLINE float rounded(float x);
+
+template <>
+UA_INLINE float rounded<bf16>(float x) {
+    const uint32_t i = bits<uint32_t>(x);
+    return x != x ? x : bits<float>((i + 0x7fffu + ((i >> 16) & 1u)) & 0xffff0000u);
+}
+
+template <>
+UA_INLINE float rounded<f16>(float x) {
+    const uint32_t i = bits<uint32_t>(x), sign = i & 0x80000000u;
+    const float a = abs(x);
+    const float normal = bits<float>((i + 0xfffu + ((i >> 13) & 1u)) & 0xffffe000u);
+    const float tiny = bits<float>(bits<uint32_t>((a + 0.5f) - 0.5f) | sign);  // the addition rounds at 2^-24
+    const float infinite = bits<float>(0x7f800000u | sign);
+    const float big = x != x ? x : infinite;
+    return a < 6.103515625e-05f ? tiny : a < 65520.0f ? normal : big;
+}
+
 }  // namespace ua

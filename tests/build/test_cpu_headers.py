@@ -413,8 +413,19 @@ def test_depthwise(lib: ctypes.CDLL, stride: int) -> None:
     np.testing.assert_allclose(out, blocked(want.astype(np.float32)), rtol=1e-4, atol=1e-5)
 
 
+def attended(
+    lib: ctypes.CDLL, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray
+) -> np.ndarray:
+    """softmax(q k' / 8 + mask) v."""
+    out = np.empty((len(q), v.shape[1]), np.float32)
+    sizes = (len(q), len(k), q.shape[1], v.shape[1])
+    lib.attention(*map(ptr, (q, k, v, mask, out)), *sizes, ctypes.c_float(0.125))
+    return out
+
+
 @pytest.mark.parametrize(
-    "queries, keys, depth, depth_v", [(1, 1, 16, 16), (7, 40, 20, 24), (150, 600, 64, 64)]
+    "queries, keys, depth, depth_v",
+    [(1, 1, 16, 16), (7, 40, 20, 24), (150, 600, 64, 64), (530, 300, 24, 40)],
 )
 @pytest.mark.parametrize("causal", [False, True])
 def test_attention(
@@ -428,23 +439,36 @@ def test_attention(
             : queries // 2, : keys // 2
         ] = -np.inf  # whole first key tiles are hidden from some rows
         mask[:, -1] = 0.5
-    out = np.empty((queries, depth_v), np.float32)
-    lib.attention(
-        ptr(q),
-        ptr(k),
-        ptr(v),
-        ptr(mask),
-        ptr(out),
-        queries,
-        keys,
-        depth,
-        depth_v,
-        ctypes.c_float(0.125),
-    )
+    out = attended(lib, q, k, v, mask)
     scores = q.astype(np.float64) @ k.T * 0.125 + mask
     weights = np.exp(scores - scores.max(1, keepdims=True))
     want = (weights / weights.sum(1, keepdims=True)) @ v
     np.testing.assert_allclose(out, want, rtol=2e-5, atol=2e-5)
+
+
+def test_attention_of_values_that_are_no_numbers(lib: ctypes.CDLL) -> None:
+    """As the formula: NaN and an infinite score reach their row alone; a hidden key weighs nothing."""
+    q, k, v = f32(20, 16), f32(300, 16, seed=1), f32(300, 16, seed=2)
+    mask = np.zeros((20, 300), np.float32)
+    mask[1, 280] = np.nan  # in the second block of keys
+    mask[2, 3] = np.inf
+    mask[3] = -np.inf
+    mask[4, :299] = -np.inf
+    mask[5, 1:] = -np.inf
+    mask[6, ::2] = -1e30
+    mask[7, 17] = 3e38
+    mask[8] = -3e38
+    out = attended(lib, q, k, v, mask)
+    scores = (q.astype(np.float64) @ k.T * 0.125).astype(np.float32) + mask
+    with np.errstate(all="ignore"):
+        weights = np.exp(scores.astype(np.float64) - scores.max(1, keepdims=True))
+        want = (weights / weights.sum(1, keepdims=True)) @ v
+    assert np.isnan(out[1:4]).all() and np.isnan(want[1:4]).all()
+    np.testing.assert_array_equal(out[4], v[299])
+    np.testing.assert_array_equal(out[5], v[0])
+    np.testing.assert_array_equal(out[7], v[17])
+    np.testing.assert_allclose(out[6:], want[6:], rtol=2e-5, atol=2e-5)
+    np.testing.assert_allclose(out[0], want[0], rtol=2e-5, atol=2e-5)
 
 
 def only_in_this_process(lib: Any) -> None:

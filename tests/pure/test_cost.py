@@ -13,6 +13,7 @@ from unistack_aot.hw.roofline import Prediction
 from unistack_aot.mcir.nodes import Kernel
 from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.mcir.program import Buffer, Kind, Launch, Program
+from unistack_aot.schedule.attention import AttentionSite, find_attention
 from unistack_aot.schedule.block_tiles import Sizes, predicted, stages_of
 from unistack_aot.schedule.cost import (
     explained,
@@ -23,6 +24,7 @@ from unistack_aot.schedule.cost import (
     rank,
 )
 from unistack_aot.schedule.panel_blocks import Extents, choose_blocks
+from unistack_aot.schedule.query_blocks import query_blocks
 from unistack_aot.targets.cuda.instructions import INSTRUCTIONS
 
 CPU, A100, H100 = (machine_for_arch(arch) for arch in ("x86-64-v3", "sm_80", "sm_90"))
@@ -54,6 +56,35 @@ kernel product(x: f32[192, 512] far, w: f32[16, 512, 16] far) -> y: f32[192, 256
     tile: f32[48, 256] reg = 0.0
     tile[i in 48*t ..+ 48, j in 0 ..+ 256] += contract(VIEWS) over k in 512 via fma.panel16 blocks(ROWS, 256, DEPTH)
     drain tile[i in 48*t ..+ 48, j in 0 ..+ 256] as v { y[i, j] = v }
+  }
+}
+"""
+
+HEADS = """
+kernel heads(q: f32[4, 504, 64] far, k: f32[4, 512, 64] far, v: f32[4, 512, 64] far) -> y: f32[4, 504, 64] far {
+  for h in 4 role=grid, m_block in 504//ROWS role=grid {
+    attend m in ROWS*m_block ..+ ROWS over n in 512 via attention.f32 blocks(ROWS, KEYS) {
+      dot: f32 = contract(q[h, m, d], k[h, n, d]) over d in 64
+      score dot * 0.125
+      out: f32 = mix(v[h, n, e]) for e in 64 { y[h, m, e] = out }
+    }
+  }
+}
+"""
+LOOPS_OF_HEADS = """
+kernel heads(q: f32[H, M, 64] far, k: f32[H, N, 64] far, v: f32[H, N, 64] far) -> y: f32[H, M, 64] far {
+  for h in H, m in M {
+    top, total = fold softmax over n in N {
+      dot = fold sum over d in 64 of q[h, m, d] * k[h, n, d]
+      of dot
+    }
+    for e in 64 {
+      out = fold sum over n2 in N {
+        dot2 = fold sum over d2 in 64 of q[h, m, d2] * k[h, n2, d2]
+        of exp(dot2 - top) / total * v[h, n2, e]
+      }
+      y[h, m, e] = out
+    }
   }
 }
 """
@@ -164,6 +195,50 @@ def test_a_block_too_deep_for_the_first_cache_streams_beside_the_multiply_adds()
     assert seconds_of(predict_kernel(cut, slow, units=1), "multiply-add") > 0
     # Where the second cache keeps up, a whole depth is no slower: it has no partial sums.
     assert hidden.seconds < predict_kernel(cut, small, units=1).seconds
+
+
+def test_every_block_of_queries_packs_keys_and_values_anew() -> None:
+    large, small = (predict_kernel(kernel(HEADS, ROWS=r, KEYS=512), CPU, units=1) for r in (84, 42))
+    packed = 4 * 6 * 512 * (64 + 64) * 8 / CPU.bandwidth("l2", 1).value  # a read and a write each
+    assert seconds_of(small, "packing") == pytest.approx(2 * seconds_of(large, "packing"))
+    assert seconds_of(large, "packing") >= packed
+    slow = with_entries(CPU, l2_bandwidth_one=CPU.bandwidth("l2", 1).value / 10)
+    slowed = predict_kernel(kernel(HEADS, ROWS=84, KEYS=512), slow, units=1)
+    assert seconds_of(slowed, "packing") == pytest.approx(10 * packed)
+    assert seconds_of(slowed, "multiply-add") == seconds_of(large, "multiply-add")
+
+
+def test_every_block_of_keys_reads_again_what_was_mixed() -> None:
+    whole, cut = (predict_kernel(kernel(HEADS, ROWS=84, KEYS=k), CPU, units=1) for k in (512, 128))
+    again = 4 * 504 * 64 * 3 * 3 * 4 / CPU.bandwidth("l2", 1).value
+    assert seconds_of(cut, "l2") - seconds_of(whole, "l2") == pytest.approx(again)
+    assert seconds_of(cut, "instructions") > seconds_of(whole, "instructions")
+
+
+def test_scores_that_outgrow_the_first_cache_come_from_the_second() -> None:
+    small = with_entries(CPU, l1_capacity=8192)  # of 6 rows x 512 keys x 4 bytes
+    near, far = (predict_kernel(kernel(HEADS, ROWS=84, KEYS=512), m, units=1) for m in (CPU, small))
+    scores = 4 * 504 * 512 * 7 * 4
+    assert seconds_of(near, "l2") == 0
+    assert seconds_of(far, "l2") > scores / CPU.bandwidth("l2", 1).value
+
+
+def blocks_of(machine: Machine, heads: int, rows: int, keys: int) -> tuple[int, int]:
+    """The usual queries and keys at a time."""
+    site = find_attention(kernel(LOOPS_OF_HEADS, H=heads, M=rows, N=keys))
+    assert isinstance(site, AttentionSite)
+    return query_blocks(site, machine, {})[0]
+
+
+def test_queries_are_cut_for_cores_and_keys_for_the_first_cache() -> None:
+    one, two, many = (with_entries(CPU, units_count=n) for n in (1, 2, 16))
+    assert blocks_of(one, 1, 504, 500) == (504, 512)
+    assert blocks_of(two, 1, 504, 500) == (252, 512)  # one head: half of it for each
+    assert blocks_of(two, 12, 197, 197) == (197, 208)  # heads enough
+    assert blocks_of(many, 2, 504, 500) == (63, 512)
+    # 6 rows x 4 bytes x 512 keys need 12288 bytes; 1030 keys are cut evenly, in whole panels
+    assert blocks_of(with_entries(two, l1_capacity=8192), 12, 197, 1030)[1] == 208
+    assert blocks_of(two, 12, 197, 1030)[1] == 352
 
 
 def test_rank_takes_the_fastest_and_keeps_the_losers() -> None:

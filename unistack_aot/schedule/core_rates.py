@@ -70,6 +70,7 @@ def core_rates(machine: Machine) -> CoreRates:
             "chain": (chain or clock,),
             "elements": (element,),
             "l2": (l2,),
+            "packing": (rate, l2),
             "starts": (clock, first),
         },
     )

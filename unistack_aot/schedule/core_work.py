@@ -35,7 +35,7 @@ from unistack_aot.mcir.nodes import (
 from unistack_aot.mcir.transform import scalars, substitute_vars
 from unistack_aot.mcir.winograd import FORMS, TAPS, Form
 from unistack_aot.schedule.core_rates import core_rates
-from unistack_aot.schedule.core_terms import SERIES, Extents, Point, Work, conditional, issued
+from unistack_aot.schedule.core_terms import Extents, Point, Work, conditional, issued
 from unistack_aot.schedule.core_tiles import add_tiles
 from unistack_aot.schedule.fold_merges import chain_of, merge_cost
 from unistack_aot.schedule.panels import PANEL
@@ -44,10 +44,10 @@ FOLD_LANES = 16  # partial states of a vector fold
 WINOGRAD_TILES = 32  # transformed together (kWinogradTiles of ua/winograd_transform.h)
 # Instructions per point of a tile and vector of channels, loads and stores included, as counted in F(4x4, 3x3) there.
 INPUT_TRANSFORM, OUTPUT_TRANSFORM = 204 / 36, 214 / 36
-# Vectors of partial states of a row's maximum and sum (kFoldLanes of ua/reduce.h).
-STATE_VECTORS = 4
-AROUND_SINGLE = 3  # instructions of one element outside vectors: load, merge, store
-SCORE_PASSES = 7  # a score is stored, changed, searched for the maximum, exponentiated, summed
+# Of ua/attention_stream.h: a score is copied, changed, compared with the maximum and made a weight, each read or
+# written; vector instructions of a weight and its sum; those of a row that joins lanes and finds its factor;
+# instructions to turn one element of the keys, in blocks of 4 x 4.
+SCORE_PASSES, WEIGHT, JOINED, TURNED = 7, 20, 54, 1.0
 # Instructions a core looks ahead, in which independent folds overlap: assumed for a current core, not probed.
 WINDOW = 256
 
@@ -380,36 +380,35 @@ class Core(Extents):
         return len(found) / len(envs)
 
     def attend(self, stmt: Attend, times: float) -> None:
-        """Scores, their exponentials and the mix of values, for a block of rows."""
+        """Scores, their weights and the mix of values, for a block of rows."""
         rows, keys = self.size(stmt.rows.extent), self.size(stmt.keys.extent)
         deep, values = self.size(stmt.depth.extent), self.size(stmt.values.extent)
         self.inside(stmt.keys.var, stmt.keys.extent)
         self.ranges[stmt.rows.var] = (0, None)
         at_once = min(keys, stmt.blocks[1] or keys)
         parts = ceil(keys / max(1.0, at_once))
-        padded = ceil(keys / PANEL) * PANEL
-        packed = times * padded * (deep + values)
-        passes = times * rows * padded * SCORE_PASSES
-        # What was mixed before is scaled again for every further block of keys.
-        mixed = times * rows * ceil(values / PANEL) * PANEL * 2 * (parts - 1)
-        held = (rows * at_once + at_once * (deep + values)) * 4
-        fits = held <= self.rates.l1_capacity
+        padded, wide = (ceil(n / PANEL) * PANEL for n in (keys, values))
+        self.pack(padded, deep, wide, at_once, times)
+        fits = self.rates.tile.rows * at_once * 4 <= self.rates.l1_capacity
         near, rate = ("l1", self.rates.l1) if fits else ("l2", self.rates.l2)
-        self.work.seconds[near] += (packed * 2 + passes + mixed) * 4 / rate
-        add_tiles(self.work, self.rates, rows, padded / PANEL, deep, times)
-        add_tiles(self.work, self.rates, rows, ceil(values / PANEL), keys, times)
+        self.work.seconds[near] += times * rows * padded * SCORE_PASSES * 4 / rate
+        # Queries and scores of a register tile stay in the first cache for all panels.
+        far = 0.0 if fits else 1.0
+        add_tiles(self.work, self.rates, rows, padded / PANEL, deep, times, 0.0)
+        add_tiles(self.work, self.rates, rows, wide / PANEL, at_once, times * keys / at_once, far)
+        # What was mixed before is read for every further block of keys, and perhaps scaled: read and written once more.
+        self.work.seconds["l2"] += times * rows * wide * 3 * (parts - 1) * 4 / self.rates.l2
         score = (Let(stmt.dot, stmt.score),)
-        wide = not conditional(score, self.changing(score, stmt.keys.var))
-        steps = self.filled(keys)
-        self.spend(self.point(score, stmt.keys.var, wide), steps if wide else keys, times * rows)
-        exponential = (issued("exp") + 6) * 4 / self.rates.lane_bytes
-        self.spend(Point(exponential, 5 * 4, 0.0), steps, times * rows)
-        self.absorb(at_once, times * rows * parts)
+        steady = not conditional(score, self.changing(score, stmt.keys.var))
+        point = self.point(score, stmt.keys.var, steady)
+        self.spend(point, self.filled(keys) if steady else keys, times * rows)
+        weight = WEIGHT * 4 / self.rates.lane_bytes * padded + JOINED * self.rates.single * parts
+        self.work.seconds["instructions"] += times * rows * weight / self.rates.issue
 
-    def absorb(self, keys: float, times: float) -> None:
-        """A row's maximum, its factor and its sum wait for each other; what fills no partial states goes one by one."""
-        states = STATE_VECTORS * self.rates.lane_bytes / 4
-        waits = 2 * log2(states) + 2 * SERIES
-        singles = 2 * (keys % states) * AROUND_SINGLE
-        self.work.seconds["chain"] += times * waits * self.rates.latency
-        self.work.seconds["instructions"] += times * singles * self.rates.single / self.rates.issue
+    def pack(self, keys: float, deep: float, values: float, at_once: float, times: float) -> None:
+        """Keys turned and values copied into panels, read and written once, for one block of rows."""
+        near = at_once * (deep + values) * 4 <= self.rates.l1_capacity
+        rate = self.rates.l1 if near else self.rates.l2
+        turned = TURNED * self.rates.single / self.rates.issue
+        moved = 2 * 4 / rate
+        self.work.seconds["packing"] += times * keys * (deep * max(turned, moved) + values * moved)

@@ -53,6 +53,7 @@ from unistack_aot.schedule.panel_blocks import (
 from unistack_aot.schedule.panel_packing import PACK, pack_constant
 from unistack_aot.schedule.panel_tiles import TILE_PANELS
 from unistack_aot.schedule.panels import Blocks, Depth, depth_of
+from unistack_aot.schedule.query_blocks import query_blocks
 from unistack_aot.schedule.recurrences import step_weights
 from unistack_aot.schedule.winograd import (
     TILE_WINOGRAD,
@@ -65,10 +66,6 @@ from unistack_aot.targets.target import Request, Scheduled
 
 Array = NDArray[Any]
 Way = TypeVar("Way")
-# Rows of scores that share one pass over the keys (at most kQueryBlock of ua/attention.h), and keys
-# whose scores are held at once; the usual numbers first.
-QUERY_ROWS = (64, 8, 16, 24, 32, 40, 48, 80, 96, 112, 128)
-KEY_TILES = (256, 128, 512)
 
 
 @dataclass
@@ -219,7 +216,7 @@ class Legalizer:
 
         ways = {
             f"{rows} queries and {keys} keys at a time": (rows, keys)
-            for rows, keys in query_blocks(site)
+            for rows, keys in query_blocks(site, self.machine, self.ranges)
         }
         usual = next(iter(ways.values()))
         near = [
@@ -360,24 +357,6 @@ class Legalizer:
         (held,) = kernel.outputs
         self.buffers[held.name] = Buffer(held.name, held.dtype, held.shape)
         return closed(kernel, Launch(kernel, (), launch.origins, "pack"))
-
-
-def query_blocks(site: AttentionSite) -> list[tuple[int, int]]:
-    """Rows and keys at a time, the usual ones first: no more than there are, in whole steps."""
-    rows, keys = (
-        _steps(axis.extent, sizes)
-        for axis, sizes in ((site.rows, QUERY_ROWS), (site.keys, KEY_TILES))
-    )
-    return [(r, k) for r in rows for k in keys]
-
-
-def _steps(extent: Dim, sizes: tuple[int, ...]) -> list[int]:
-    """The usual size, then those that cut an extent otherwise: the parts, and the least that takes all of it."""
-    usual, *others = sizes
-    if not isinstance(extent, int):
-        return list(sizes)
-    whole = min((size for size in sorted(sizes) if size >= extent), default=extent)
-    return [usual, *(n for n in others if n < extent or usual < extent <= n == whole)]
 
 
 def attention_fits(kernel: Kernel, site: AttentionSite, ranges: Ranges) -> Yes | No:

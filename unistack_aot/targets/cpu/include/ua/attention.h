@@ -1,9 +1,9 @@
 // Attention for a block of query rows of one head: O = softmax(score(Q K^T)) V, streamed over tiles of keys.
 // Not here: the stream itself (attention_stream.h, once per library); the loops over batch, heads and query blocks, and the choice of their sizes (generated code).
 //
-// The score matrix exists only as one [rows][key_tile] block in L2. The softmax is online: each key tile updates the row's
-// maximum and sum and rescales what was accumulated (exp(a+b) = exp(a) exp(b)); sequences of at most key_tile keys need no
-// rescaling. A row whose scores are all -inf gives NaN, as the formula does.
+// The score matrix exists only for the rows of a register tile, [kTileRows][key_tile] in L1. The softmax is online: each key
+// tile updates the row's maximum and sum and rescales what was accumulated (exp(a+b) = exp(a) exp(b)); sequences of at most
+// key_tile keys need no rescaling. A row whose scores are all -inf gives NaN, as the formula does.
 //
 //   score(m, key, n, s)   turns the raw products s[0..n-1] of query row m with keys key.. into scores, in place:
 //                         scale, additive mask, -inf for hidden keys, soft cap: whatever the model has between the two products
@@ -17,7 +17,7 @@
 
 namespace ua {
 
-inline constexpr int kQueryBlock = 128;  // most rows per call
+inline constexpr int kQueryBlock = 512;  // most rows per call
 
 struct Attention {
     const float *q, *k, *v;         // of this head

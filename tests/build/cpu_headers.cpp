@@ -1,4 +1,4 @@
-// Entry points through which test_cpu_headers.py calls the headers of generated C++ with ctypes.
+// Entry points through which test_cpu_headers.py and test_cpu_header_folds.py call the headers of generated C++ with ctypes.
 #include <atomic>
 #include <vector>
 

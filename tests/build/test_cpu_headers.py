@@ -6,7 +6,6 @@ import ctypes
 import importlib.util
 import math
 import os
-import platform
 import shutil
 import subprocess
 import sys
@@ -17,91 +16,30 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
-from tests.build.foreign import COMPILER, ForeignLibrary, why_not
+from tests.build.foreign import ForeignLibrary
+from tests.build.header_library import (
+    FLAGS,
+    INCLUDE,
+    ISAS,
+    SOURCE,
+    Array,
+    aligned,
+    f32,
+    loaded,
+    ptr,
+)
 from unistack_aot.targets.cpu.build import LEVELS, march
 from unistack_aot.targets.toolchain import probe_tool
-
-Array = npt.NDArray[Any]
-
-ROOT = Path(__file__).resolve().parents[2]
-INCLUDE = ROOT / "unistack_aot" / "targets" / "cpu" / "include"
-SOURCE = Path(__file__).with_name("cpu_headers.cpp")
-FLAGS = [
-    *("-std=c++17", "-O3", "-fopenmp-simd", "-fno-math-errno", "-fno-trapping-math"),
-    *("-ffp-contract=off", "-Wall", "-Wextra", "-Werror", "-fPIC", "-pthread"),
-]
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
 pytestmark = needs_compiler
 
 
-def runs_here(isa: str) -> bool:
-    """Whether this machine can execute code for `isa`."""
-    if platform.machine() != "x86_64" or not Path("/proc/cpuinfo").exists():
-        return False
-    flags = set(Path("/proc/cpuinfo").read_text().split())
-    need = {
-        "x86-64-v2": {"sse4_2"},
-        "x86-64-v3": {"avx2", "fma", "f16c"},
-        "x86-64-v4": {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"},
-    }[isa]
-    return need <= flags
-
-
-@pytest.fixture(
-    scope="module",
-    params=[
-        pytest.param("x86-64-v2", marks=pytest.mark.slow),
-        "x86-64-v3",
-        "x86-64-v4",
-        pytest.param("aarch64", marks=pytest.mark.slow),
-    ],
-)
+@pytest.fixture(scope="module", params=ISAS)
 def lib(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    isa: str = request.param
-    folder = tmp_path_factory.mktemp("cpu_headers")
-    if isa == "aarch64":
-        if reason := why_not():
-            pytest.skip(reason)
-        foreign = ForeignLibrary(
-            build(COMPILER, LEVELS[isa].march, folder / f"{isa}.so", "-shared"), folder
-        )
-        yield foreign
-        foreign.close()
-    elif runs_here(isa):
-        yield ctypes.CDLL(str(build("g++", isa, folder / f"{isa}.so", "-shared")))
-    else:
-        pytest.skip(f"this machine cannot run {isa}")
-
-
-def build(compiler: str, march: str, out: Path, *flags: str) -> Path:
-    command = [compiler, *FLAGS, f"-march={march}", f"-I{INCLUDE}", *flags]
-    done = subprocess.run(
-        [*command, str(SOURCE), "-o", str(out)], check=False, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return out
-
-
-def ptr(a: Array) -> ctypes.c_void_p:
-    """The address of `a`; the result keeps a temporary array alive for the call."""
-    return a.ctypes.data_as(ctypes.c_void_p)
-
-
-def f32(*shape: int, seed: int = 0) -> Array:
-    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
-
-
-def aligned(a: Array) -> Array:
-    """A copy of `a` whose first byte is 64-byte aligned, as weights in a package are."""
-    raw = np.empty(a.size + 16, np.float32)
-    skip = (-raw.ctypes.data % 64) // 4
-    out = raw[skip : skip + a.size].reshape(a.shape)
-    out[...] = a
-    return out
+    yield from loaded(request.param, tmp_path_factory.mktemp("cpu_headers"))
 
 
 def ulps(got: Array, want: Array) -> Array:
@@ -202,52 +140,6 @@ def test_half_conversions_are_exact(lib: ctypes.CDLL, name: str, kind: Any) -> N
     signed = near.view(np.uint32)[numbers]
     np.testing.assert_array_equal(signed, want.astype(np.float32).view(np.uint32)[numbers])
     assert np.isnan(near[~numbers]).all()
-
-
-@pytest.mark.parametrize("n", [1, 2, 15, 16, 31, 64, 100, 1000, 4099])
-def test_folds(lib: ctypes.CDLL, n: int) -> None:
-    x = f32(n, seed=n)
-    x[n // 2] = x.max()  # a tie for the extremes
-    out = np.empty(12)
-    lib.folds_f32(ptr(x), ctypes.c_int64(n), ptr(out))
-    wide = x.astype(np.float64)
-    top = wide.max()
-    total = np.exp(wide - top).sum()
-    want: list[Any] = [
-        wide.sum(),
-        wide.prod(),
-        top,
-        wide.min(),
-        x.argmax(),
-        x.argmin(),
-        n - 1 - x[::-1].argmax(),
-    ]
-    want += [top, total, wide.mean(), wide.var(), top + math.log(total)]
-    np.testing.assert_allclose(out, want, rtol=3e-5, atol=3e-5)
-    for lanes in (16, 48, 64):
-        rows, sums = f32(n, lanes), f32(lanes)
-        lib.lane_sums(ptr(rows), ptr(x), ctypes.c_int64(n), lanes, ptr(sums))
-        np.testing.assert_allclose(sums, wide @ rows, rtol=3e-5, atol=3e-4)
-
-
-def test_folds_propagate_nan_and_infinity(lib: ctypes.CDLL) -> None:
-    x = f32(200)
-    x[70] = np.nan
-    x[130] = np.nan
-    out = np.empty(12)
-    lib.folds_f32(ptr(x), ctypes.c_int64(x.size), ptr(out))
-    assert np.isnan(out[[0, 1, 2, 3, 7, 8, 9, 10, 11]]).all()
-    assert list(out[4:7]) == [70, 70, 70]
-    x = np.full(200, -np.inf, np.float32)
-    x[3] = 1.5
-    lib.folds_f32(ptr(x), ctypes.c_int64(x.size), ptr(out))
-    assert (out[7], out[8]) == (1.5, 1.0)
-
-
-def test_integer_sum_is_exact(lib: ctypes.CDLL) -> None:
-    x = np.random.default_rng(0).integers(-(2**60), 2**60, 1001)
-    lib.sum_i64.restype = ctypes.c_int64
-    assert lib.sum_i64(ptr(x), ctypes.c_int64(x.size)) == x.sum()
 
 
 MATMULS = [
@@ -411,64 +303,6 @@ def test_depthwise(lib: ctypes.CDLL, stride: int) -> None:
     out = aligned(np.zeros((2, oh, ow, 16), np.float32))
     lib.depthwise(ptr(blocked(x)), ptr(packed), ptr(out), 32, 17, 29, 3, oh, ow, stride)
     np.testing.assert_allclose(out, blocked(want.astype(np.float32)), rtol=1e-4, atol=1e-5)
-
-
-def attended(
-    lib: ctypes.CDLL, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray
-) -> np.ndarray:
-    """softmax(q k' / 8 + mask) v."""
-    out = np.empty((len(q), v.shape[1]), np.float32)
-    sizes = (len(q), len(k), q.shape[1], v.shape[1])
-    lib.attention(*map(ptr, (q, k, v, mask, out)), *sizes, ctypes.c_float(0.125))
-    return out
-
-
-@pytest.mark.parametrize(
-    "queries, keys, depth, depth_v",
-    [(1, 1, 16, 16), (7, 40, 20, 24), (150, 600, 64, 64), (530, 300, 24, 40)],
-)
-@pytest.mark.parametrize("causal", [False, True])
-def test_attention(
-    lib: ctypes.CDLL, queries: int, keys: int, depth: int, depth_v: int, causal: bool
-) -> None:
-    q, k, v = f32(queries, depth), f32(keys, depth, seed=1), f32(keys, depth_v, seed=2)
-    mask = f32(queries, keys, seed=3)
-    if causal:
-        mask[np.arange(keys)[None, :] > np.arange(queries)[:, None] + keys - queries] = -np.inf
-        mask[
-            : queries // 2, : keys // 2
-        ] = -np.inf  # whole first key tiles are hidden from some rows
-        mask[:, -1] = 0.5
-    out = attended(lib, q, k, v, mask)
-    scores = q.astype(np.float64) @ k.T * 0.125 + mask
-    weights = np.exp(scores - scores.max(1, keepdims=True))
-    want = (weights / weights.sum(1, keepdims=True)) @ v
-    np.testing.assert_allclose(out, want, rtol=2e-5, atol=2e-5)
-
-
-def test_attention_of_values_that_are_no_numbers(lib: ctypes.CDLL) -> None:
-    """As the formula: NaN and an infinite score reach their row alone; a hidden key weighs nothing."""
-    q, k, v = f32(20, 16), f32(300, 16, seed=1), f32(300, 16, seed=2)
-    mask = np.zeros((20, 300), np.float32)
-    mask[1, 280] = np.nan  # in the second block of keys
-    mask[2, 3] = np.inf
-    mask[3] = -np.inf
-    mask[4, :299] = -np.inf
-    mask[5, 1:] = -np.inf
-    mask[6, ::2] = -1e30
-    mask[7, 17] = 3e38
-    mask[8] = -3e38
-    out = attended(lib, q, k, v, mask)
-    scores = (q.astype(np.float64) @ k.T * 0.125).astype(np.float32) + mask
-    with np.errstate(all="ignore"):
-        weights = np.exp(scores.astype(np.float64) - scores.max(1, keepdims=True))
-        want = (weights / weights.sum(1, keepdims=True)) @ v
-    assert np.isnan(out[1:4]).all() and np.isnan(want[1:4]).all()
-    np.testing.assert_array_equal(out[4], v[299])
-    np.testing.assert_array_equal(out[5], v[0])
-    np.testing.assert_array_equal(out[7], v[17])
-    np.testing.assert_allclose(out[6:], want[6:], rtol=2e-5, atol=2e-5)
-    np.testing.assert_allclose(out[0], want[0], rtol=2e-5, atol=2e-5)
 
 
 def only_in_this_process(lib: Any) -> None:

@@ -22,7 +22,8 @@ from unistack_aot.targets.target import Avoided, BuiltBadly, Request, Source
 from unistack_aot.variants import MORE_BUILDS, signature_keys
 
 _KERNEL = re.compile(
-    r'^extern "C" __global__ void __launch_bounds__\(\d+\) (\w+)\(.*?^UA_KERNEL', re.S | re.M
+    r'^extern "C" __global__ void __launch_bounds__\(\d+(?:, 1)?\) (\w+)\(.*?^UA_KERNEL',
+    re.S | re.M,
 )
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from models.catalogue import SMALL
-from tests.build.cubins import faults
+from tests.build.cubins import faults, shipped
 from unistack_aot.base.errors import MissingTool
 from unistack_aot.targets.cuda.build import GENERATIONS, INCLUDE, cubin_job, nvcc, settled
 from unistack_aot.targets.toolchain import run_job
@@ -41,6 +41,24 @@ def test_equal_text_gives_equal_bytes() -> None:
 @pytest.mark.parametrize("precision", ["tf32", "f16"])
 def test_precisions(precision: str) -> None:
     assert not faults("bert_small", "sm_90", precision)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", GENERATIONS)
+@pytest.mark.parametrize("precision", ["tf32", "f16", "bf16"])
+def test_convolutions_of_symbolic_sizes_run_in_tiles(level: str, precision: str) -> None:
+    """From 8 channels on, transposed ones too: the choices of the cost model stand, since none spills for good."""
+    if level == "sm_75" and precision != "f16":
+        pytest.skip("sm_75 has matrix instructions for f16 only")
+    source, _ = shipped("unet_small_dynamic", level, precision)
+    ways = {
+        name.removesuffix("/conv"): source.ways[kernel.symbol].partition(".")[0]
+        for kernel in source.kernels
+        for name, _, op in (origin.rpartition("/") for origin in kernel.origins)
+        if op in ("Conv", "ConvTranspose")
+    }
+    wide = ["/down1/0", "/down1/1", "/bottom/0", "/bottom/1", "/up1", "/up1/0", "/up1/1", "/up0"]
+    assert {name: ways[name] for name in wide} == dict.fromkeys(wide, "mma")
 
 
 NETWORKS = ["resnet_small", "unet_small_dynamic", "bert_small_dynamic", "llama_small", "lstm_small"]

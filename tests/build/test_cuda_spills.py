@@ -61,12 +61,12 @@ def exponentials(count: int) -> onnx.ModelProto:
 
 
 def tight_text(text: str, threads: int) -> str:
-    """Kernels with registers for `threads` threads per unit wherever they ask for no limit."""
+    """Kernels with registers for `threads` threads per unit, even those that ask for all."""
 
     def limited(found: re.Match[str]) -> str:
         return f"__launch_bounds__({found[1]}, {threads // int(found[1])})"
 
-    return re.sub(r"__launch_bounds__\((\d+)\)", limited, text)
+    return re.sub(r"__launch_bounds__\((\d+)(?:, 1)?\)", limited, text)
 
 
 def tight(source: Source, threads: int) -> Source:
@@ -87,11 +87,36 @@ def watching(change: Callable[[Source], Source], seen: list[Source]) -> Hooks:
     return Hooks(watch=watch)
 
 
+def spills(package: Path) -> list[dict[str, str]]:
+    """What a package records of spills."""
+    with ZipFile(package) as members:
+        decided = json.loads(members.read("lock.json"))["decisions"][TARGET]
+    return [each for each in decided if each["what"] == "spill"]
+
+
 def held(source: Source) -> int:
     """Sums per thread of the only tile."""
     (way,) = source.ways.values()
     rows, _, cols = way.rpartition(".")[2].partition("x")
     return int(rows) * int(cols)
+
+
+def test_a_kernel_that_spills_for_company_gets_all_registers(tmp_path: Path) -> None:
+    """The same tile, if registers are left: fewer groups are resident then."""
+
+    def crowded(source: Source) -> Source:
+        ((name, text),) = source.files
+        return replace(source, files=((name, re.sub(r"(bounds__\(\d+)\)", r"\1, 8)", text)),))
+
+    seen: list[Source] = []
+    package = tmp_path / "product.pkg"
+    compile_model(product(), package, (TARGET,), hooks=watching(crowded, seen))
+    first, last = (source.files[0][1] for source in seen)
+    assert seen[0].ways == seen[1].ways
+    assert re.sub(r"(bounds__\(\d+), 1\)", r"\1)", last) == first != last
+    (spill,) = spills(package)
+    assert spill["chosen"] == "all registers that a group can have"
+    assert re.match(r"[1-9]\d* bytes spilled with \d+ of 255 registers", spill["because"])
 
 
 def test_a_lighter_tile_follows_one_that_spills(tmp_path: Path) -> None:
@@ -100,9 +125,8 @@ def test_a_lighter_tile_follows_one_that_spills(tmp_path: Path) -> None:
     compile_model(product(), package, (TARGET,), hooks=watching(lambda s: tight(s, 1024), seen))
     assert len(seen) > 1
     assert held(seen[-1]) < held(seen[0])
-    with ZipFile(package) as members:
-        decided = json.loads(members.read("lock.json"))["decisions"][TARGET]
-    (spill,) = [each for each in decided if each["what"] == "spill"]
+    room, spill = spills(package)
+    assert room["chosen"] == "all registers that a group can have"
     (first,), (last,) = seen[0].ways.values(), seen[-1].ways.values()
     assert spill["chosen"].startswith(last)
     assert re.match(rf"[1-9]\d* bytes spilled with {re.escape(first)}", spill["because"])
@@ -117,9 +141,7 @@ def test_narrower_loops_follow_loops_that_spill(tmp_path: Path) -> None:
     assert ways[0] == LOOPS[0].name
     assert len(ways) > 1
     assert ways == [way.name for way in LOOPS[: len(ways)]]
-    with ZipFile(package) as members:
-        decided = json.loads(members.read("lock.json"))["decisions"][TARGET]
-    assert {each["chosen"] for each in decided if each["what"] == "spill"} == {ways[-1]}
+    assert spills(package)[-1]["chosen"] == ways[-1]
 
 
 def test_only_the_kernel_that_spills_is_built_again(
@@ -185,5 +207,5 @@ def test_a_kernel_without_another_way_is_named_with_its_nodes(tmp_path: Path) ->
     with pytest.raises(ToolFailed, match=r"kernel k0 spills \d+ bytes") as error:
         compile_model(product(), tmp_path / "product.pkg", (TARGET,), hooks=hooks)
     assert error.value.at is not None and "MatMul" in error.value.at
-    assert len(seen) == 1
+    assert [", 1) k0" in source.files[0][1] for source in seen] == [False, True]
     assert not (tmp_path / "product.pkg").exists()

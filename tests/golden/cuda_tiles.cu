@@ -3,9 +3,9 @@
 
 extern "C" __global__ void __launch_bounds__(64) tiles_0(const float* __restrict__ x0, const float* __restrict__ x1, float* __restrict__ y0, const int64_t dim_rows) {
   UA_DYNAMIC_SHARED(shared);
-  int64_t tile = blockIdx.x;
-  const int64_t i1 = tile % 3;
-  tile /= 3;
+  unsigned tile = blockIdx.x;
+  const int64_t i1 = tile % 3u;
+  tile /= 3u;
   const int64_t i0 = tile;
   typedef ua::FmaTile<float, 16, 32, 32, 2, 4, ua::Operand::k_inner, ua::Operand::k_outer> Block;
   static_assert(Block::ATile::bytes + Block::BTile::bytes == 6144, "near bytes");

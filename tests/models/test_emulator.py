@@ -76,7 +76,13 @@ def test_no_access_is_a_hazard(model: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("model", "precision"), [("resnet_small", "f16"), ("vit_small", "bf16"), ("unet_small", "tf32")]
+    ("model", "precision"),
+    [
+        ("resnet_small", "f16"),
+        ("vit_small", "bf16"),
+        ("unet_small", "tf32"),
+        ("unet_small_dynamic", "f16"),
+    ],
 )
 def test_no_access_of_matrix_units_is_a_hazard(model: str, precision: str) -> None:
     assert_right(outcome(model, "emulator:sm_80-checked", precision))

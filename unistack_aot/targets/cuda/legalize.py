@@ -50,7 +50,15 @@ from unistack_aot.schedule.tile_constants import packed, packed_param, repacked,
 from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.schedule.transposes import SIDE, TURN
 from unistack_aot.targets.cuda.instructions import attention_for, instructions_for
-from unistack_aot.targets.cuda.spills import LOOPS, LoopWay, Way, avoided, lighter, loop_way
+from unistack_aot.targets.cuda.spills import (
+    CROWDED,
+    LOOPS,
+    LoopWay,
+    Way,
+    avoided,
+    lighter,
+    loop_way,
+)
 from unistack_aot.targets.target import Avoided
 
 Array = NDArray[Any]
@@ -107,6 +115,9 @@ class Legalizer:
     def decide(self, kernel: Kernel, launch: Launch) -> list[Launch]:
         """The launches of one nest, realised by a tile instruction or with roles for its loops."""
         ways = avoided(self.avoid, launch.origins)
+        if CROWDED in ways:
+            chosen = "all registers that a group can have"
+            self.decisions.append(Decision("spill", _written(kernel), chosen, ways[CROWDED]))
         attended = self.attention(kernel, ways)
         if not isinstance(attended, No):
             return [closed(attended, launch)]

@@ -76,11 +76,15 @@ class DevicePrinter:
         live = [each for each in grid if each.extent != 1]
         lines: list[CNode] = []
         rest = "blockIdx.x"
+        # A grid has less than 2^31 blocks, so that no loop of it has more steps, whatever sizes are.
         if len(live) > 1:
-            lines.append(Line(f"{kind} tile = blockIdx.x;"))
+            lines.append(Line("unsigned tile = blockIdx.x;"))
             rest = "tile"
         for each in reversed(live[1:]):
-            extent = writer.printer.dim(each.extent)
+            size = writer.printer.dim(each.extent)
+            extent = (
+                f"{size}u" if isinstance(each.extent, int) else f"static_cast<unsigned>({size})"
+            )
             lines.append(Line(f"const {kind} {identifier(each.var)} = tile % {extent};"))
             lines.append(Line(f"tile /= {extent};"))
         for each in live[:1]:

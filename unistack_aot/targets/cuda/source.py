@@ -44,8 +44,12 @@ def kernel_text(
     ranges: Ranges,
     origins: tuple[str, ...],
     loops: LoopWay = LOOPS[0],
+    roomy: bool = False,
 ) -> KernelText:
-    """Print one kernel; `origins` of its launches are quoted in a comment."""
+    """Print one kernel; `origins` of its launches are quoted in a comment.
+
+    `roomy`: it may have all registers that a group can have, even if few groups are resident then.
+    """
     narrow = offsets_fit(kernel, ranges)
     target = DevicePrinter(NARROW if narrow else WIDE, kernel)
     writer = KernelWriter(kernel, target, ranges)
@@ -63,7 +67,7 @@ def kernel_text(
     if shared:
         body = (Line("UA_DYNAMIC_SHARED(shared);"), *body)
     names = dimensions(kernel)
-    head = prototype(symbol, kernel, target)
+    head = prototype(symbol, kernel, target, roomy)
     comments: tuple[CNode, ...] = tuple(Comment(_one_line(label)) for label in origins[:8])
     nodes = (*comments, Block(head, body), Line(f"UA_KERNEL({symbol})"))
     kind: manifest.ParamKind = "dim32" if narrow else "dim64"
@@ -111,7 +115,7 @@ def _rolled(nodes: tuple[CNode, ...]) -> tuple[CNode, ...]:
     return tuple(result)
 
 
-def prototype(symbol: str, kernel: Kernel, target: DevicePrinter) -> str:
+def prototype(symbol: str, kernel: Kernel, target: DevicePrinter, roomy: bool) -> str:
     """The head of a kernel's definition."""
     dialect = target.dialect
     pointers = [
@@ -123,7 +127,7 @@ def prototype(symbol: str, kernel: Kernel, target: DevicePrinter) -> str:
     steps, _ = launched_steps(kernel)
     if steps is not None:
         sizes.append(f"const {dialect.index_type} {identifier(steps.var)}")
-    bound = f"__launch_bounds__({kernel.group})"
+    bound = f"__launch_bounds__({kernel.group}{', 1' if roomy else ''})"
     return f'extern "C" __global__ void {bound} {symbol}({", ".join((*pointers, *sizes))})'
 
 

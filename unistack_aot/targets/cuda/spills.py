@@ -11,12 +11,15 @@ from typing import TypeVar
 
 from unistack_aot.artifact import manifest
 from unistack_aot.base.errors import ToolFailed
+from unistack_aot.hw.machine import Machine
 from unistack_aot.schedule.attention_blocks import AttentionBlock
 from unistack_aot.schedule.many_narrow import Most
 from unistack_aot.schedule.tile_instruction import TileInstruction
 from unistack_aot.targets.cuda.build import Resources
 from unistack_aot.targets.target import Avoided, BuiltBadly, Source
 
+CROWDED = "as many resident groups as possible"
+"""What ptxas spills for where nothing else is asked of it: a few bytes, though registers are left."""
 HINT = "declare narrower ranges of dimensions, or choose another precision, so that other tiles fit"
 
 
@@ -40,29 +43,46 @@ LOOPS = (
 Way = TypeVar("Way", TileInstruction, AttentionBlock, LoopWay)
 
 
-def refuse_spills(source: Source, found: Mapping[str, Resources]) -> None:
-    """BuiltBadly if kernels spill that may be realised otherwise; ToolFailed if one spills that may not."""
+def refuse_spills(
+    source: Source, found: Mapping[str, Resources], avoid: Sequence[Avoided], machine: Machine
+) -> None:
+    """BuiltBadly if kernels spill that may be realised otherwise; ToolFailed if one spills that may not.
+
+    `avoid` is what they were built with.
+    """
     spilling = [kernel for kernel in source.kernels if found[kernel.symbol].spilled]
     if not spilling:
         return
-    what = "; ".join(f"kernel {k.symbol} spills {_size(k, found)}" for k in spilling)
+    what = "; ".join(f"kernel {k.symbol} spills {found[k.symbol].spilled} bytes" for k in spilling)
     at = ", ".join(dict.fromkeys(name for kernel in spilling for name in kernel.origins))
-    last = LOOPS[-1].name
-    if any(source.ways.get(kernel.symbol, last) == last for kernel in spilling):
+    instead = [_instead(k, source, found[k.symbol], avoid, machine) for k in spilling]
+    if None in instead:
         raise ToolFailed(what, at, HINT)
-    avoid = tuple(
-        Avoided(
-            kernel.origins,
-            source.ways[kernel.symbol],
-            f"{_size(kernel, found)} spilled with {source.ways[kernel.symbol]}",
-        )
-        for kernel in spilling
-    )
-    raise BuiltBadly(what, at, HINT, avoid)
+    raise BuiltBadly(what, at, HINT, tuple(each for each in instead if each is not None))
 
 
-def _size(kernel: manifest.Kernel, found: Mapping[str, Resources]) -> str:
-    return f"{found[kernel.symbol].spilled} bytes"
+def _instead(
+    kernel: manifest.Kernel,
+    source: Source,
+    used: Resources,
+    avoid: Sequence[Avoided],
+    machine: Machine,
+) -> Avoided | None:
+    """What a kernel that spills must be built without; None if nothing is left to do without."""
+    last = LOOPS[-1].name
+    way = source.ways.get(kernel.symbol, last)
+    most = registers_of(int(kernel.block[0]), machine)
+    if used.registers < most and not has_room(avoid, kernel.origins):
+        because = f"{used.spilled} bytes spilled with {used.registers} of {most} registers"
+        return Avoided(kernel.origins, CROWDED, because)
+    if way == last:
+        return None
+    return Avoided(kernel.origins, way, f"{used.spilled} bytes spilled with {way}")
+
+
+def registers_of(workers: int, machine: Machine) -> int:
+    """Registers that a thread can have in a group of so many; warps get them in multiples of 8 per thread."""
+    return min(machine.registers_per_thread, machine.registers // workers // 8 * 8)
 
 
 def lighter(offered: Sequence[Way], avoided: Collection[str]) -> tuple[Way, ...]:
@@ -74,6 +94,11 @@ def lighter(offered: Sequence[Way], avoided: Collection[str]) -> tuple[Way, ...]
 def avoided(avoid: Sequence[Avoided], origins: Collection[str]) -> dict[str, str]:
     """What launches of these nodes must not be realised by, and why."""
     return {a.way: a.because for a in avoid if set(origins) <= set(a.origins)}
+
+
+def has_room(avoid: Sequence[Avoided], origins: Collection[str]) -> bool:
+    """Whether launches of these nodes spilled only so that more groups are resident."""
+    return CROWDED in avoided(avoid, origins)
 
 
 def loop_way(avoid: Sequence[Avoided], origins: Collection[str]) -> LoopWay:

@@ -26,7 +26,7 @@ from unistack_aot.targets.cuda.legalize import legalize
 from unistack_aot.targets.cuda.parts import parts
 from unistack_aot.targets.cuda.sass import listings
 from unistack_aot.targets.cuda.source import kernel_text, unit
-from unistack_aot.targets.cuda.spills import avoided, loop_way, refuse_spills
+from unistack_aot.targets.cuda.spills import avoided, has_room, loop_way, refuse_spills
 from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
 from unistack_aot.targets.toolchain import folder_digest
 
@@ -94,6 +94,7 @@ class DeviceTarget:
                 request.ranges,
                 origins[kernel],
                 loop_way(request.avoid, origins[kernel]),
+                has_room(request.avoid, origins[kernel]),
             )
             for number, kernel in enumerate(exported.kernels)
         )
@@ -128,7 +129,8 @@ def _cubin(source: Source, request: Request, progress: Progress) -> bytes:
     built = build_cubins(
         request.level, texts, lambda done: progress(request.name, done, len(texts))
     )
-    refuse_spills(source, resources("".join(each.log for each in built)))
+    found = resources("".join(each.log for each in built))
+    refuse_spills(source, found, request.avoid, request.on(machine_for_arch(request.level)))
     return joined([each.data for each in built])
 
 

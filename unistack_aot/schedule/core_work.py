@@ -259,16 +259,17 @@ class Core(Extents):
         depth = chain_of(fold)
         states = self.rates.lane_bytes / 4 if simple else FOLD_LANES
         parallel = states if wide else 1
-        length = self.filled(sizes[-1], parallel)
+        # What fills no vector of partial states goes in halves of vectors, then one by one, as in other loops.
+        length = self.filled(sizes[-1], parallel, parallel / 2 if wide and not simple else 0.0)
         if point.gathered:
             self.work.seconds["elements"] += point.gathered * count * self.rates.element * times
         self.spend(replace(point, chain=depth / parallel), length, times * prod(sizes[:-1]))
         runs = times * prod(sizes[:-1])
         if wide and simple:
             self.work.seconds["chain"] += times * log2(states) * depth * self.rates.latency
-        elif wide:  # each merge of partial states waits for the one before
-            merge = Point(merge_cost(fold) * self.rates.single, 0.0, 0.0, chain=depth)
-            self.spend(merge, states - 1, runs)
+        elif wide:  # halves of the partial states are joined until one is left
+            joined = log2(states)
+            self.spend(Point(merge_cost(fold), 0.0, 0.0, chain=depth), joined, runs)
 
     def fold_point(self, fold: Fold, var: str | None, wide: bool) -> Point:
         """One point of a fold: its values and the merge."""

@@ -158,18 +158,18 @@ class HostPrinter:
             f"for (int lane = 0; lane < {LANES}; ++lane)",
             (Line(f"const int64_t {var} = {base} + lane;"), *held, *point),
         )
-        rest = Block(
-            f"for (int64_t {var} = {base}; {var} < {extent}; ++{var})",
-            (Line("constexpr int lane = 0;"), *held, *point),
-        )
-        return (
+        nodes = (
             Line(f"int64_t {base} = {writer.start};"),
             Block(
                 f"for (; {base} + {LANES} <= {extent}; {base} += {LANES})",
                 (Directive(self.dialect.simd), wide),
             ),
-            rest,
         )
+        if isinstance(axis.extent, int) and axis.extent % LANES == 0 and writer.start == "0":
+            return nodes
+        # What fills no vector goes to lanes of its own: nothing waits for the element before.
+        rest = Block(f"for (int lane = 0; lane < int({extent} - {base}); ++lane)", wide.body)
+        return (*nodes, Directive(self.dialect.simd), rest)
 
     def _references(self, fold: Fold, monoid: Monoid, writer: KernelWriter) -> tuple[CNode, ...]:
         fields = monoid.fields(tuple(v.dtype for v in fold.values))
@@ -179,23 +179,29 @@ class HostPrinter:
         )
 
     def _merge_lanes(self, fold: Fold, monoid: Monoid, writer: KernelWriter) -> tuple[CNode, ...]:
+        """Halves of the lanes joined until one is left; written out, as compilers need the number of lanes."""
         fields = monoid.fields(tuple(v.dtype for v in fold.values))
         held = tuple(Name(s, d) for s, d in zip(fold.states, fields, strict=True))
         other = tuple(Name(f"{s}_lane", d) for s, d in zip(fold.states, fields, strict=True))
-        start = tuple(
-            Line(
-                f"{self.dialect.type(n.dtype)} {identifier(n.name)} = {identifier(n.name)}_lanes[0];"
-            )
-            for n in held
-        )
-        read = tuple(
-            Line(
-                f"const {self.dialect.type(n.dtype)} {identifier(n.name)} = {identifier(n.name)}s[lane];"
-            )
-            for n in other
-        )
+        kinds = [self.dialect.type(n.dtype) for n in held]
+        names = [identifier(n.name) for n in held]
         merge = writer.assign(held, monoid.merge(held, other))
-        return (*start, Block(f"for (int lane = 1; lane < {LANES}; ++lane)", (*read, *merge)))
+        nodes: list[CNode] = []
+        width = LANES
+        while width > 1:
+            width //= 2
+            read = (
+                Line(f"const {kind} {name}_lane = {name}_lanes[lane + {width}];")
+                for kind, name in zip(kinds, names, strict=True)
+            )
+            body = (*self._references(fold, monoid, writer), *read, *merge)
+            head = f"for (int lane = 0; lane < {width}; ++lane)"
+            nodes += (Directive(self.dialect.simd), Block(head, body))
+        ends = (
+            Line(f"{kind} {name} = {name}_lanes[0];")
+            for kind, name in zip(kinds, names, strict=True)
+        )
+        return (*nodes, *ends)
 
     def tile(
         self, stmt: Tile | Fill | Contract | Drain | Attend | Stream | Sync, writer: KernelWriter

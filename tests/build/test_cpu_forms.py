@@ -137,6 +137,15 @@ def test_tokens_of_patches_are_no_channels(tmp_path: Path) -> None:
     assert len(tiled) == 2, "the convolution and the product"
 
 
+def test_products_that_no_tile_takes(tmp_path: Path) -> None:
+    """One step of depth, or few channels of an image: copies of the operands would not help, plain loops run."""
+    forms = Forms()
+    column, image = forms.given("column", 2, 5, 1), forms.given("image", 1, 32, 8, 8)
+    forms.add("MatMul", column, forms.weight(1, 4))
+    forms.add("Conv", image, forms.weight(2, 32, 1, 1))
+    forms.check(tmp_path)
+
+
 def test_slices_of_a_large_constant(tmp_path: Path) -> None:
     """A constant of more than a mebibyte with several readers stays one array: each product packs its part."""
     forms = Forms()

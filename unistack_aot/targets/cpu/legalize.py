@@ -318,9 +318,13 @@ class Legalizer:
         return replace(kernel, params=params, body=rename_buffers(kernel.body, {operand: name}))
 
     def oriented(self, kernel: Kernel, site: Site) -> Site:
-        """Constants, or else the operand that holds the result's last axis, go to the right (packed) side."""
-        left, right = (self.buffers[f.load.buffer].kind for f in (site.a, site.b))
-        if left is Kind.CONSTANT and right is not Kind.CONSTANT:
+        """Constants, or else the operand that holds the result's last axis, go to the right (packed) side.
+
+        A copy that is only considered has no buffer yet; it is no constant.
+        """
+        known = (self.buffers.get(f.load.buffer) for f in (site.a, site.b))
+        left, right = (held is not None and held.kind is Kind.CONSTANT for held in known)
+        if left and not right:
             return site.swapped()
         return site
 

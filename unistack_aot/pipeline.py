@@ -278,7 +278,8 @@ def requested(options: Options) -> list[tuple[Target, str, str]]:
     found: list[tuple[Target, str, str]] = []
     for written in options.targets:
         target, level = split_name(written)
-        found += [(target, f"{target.name}:{each}", each) for each in target.levels(level)]
+        levels = target.levels(level, options.precision)
+        found += [(target, f"{target.name}:{each}", each) for each in levels]
     return list({name: (target, name, level) for target, name, level in found}.values())
 
 

@@ -30,7 +30,7 @@ from tests.build.header_library import (
     loaded,
     ptr,
 )
-from unistack_aot.targets.cpu.build import LEVELS, march
+from unistack_aot.targets.cpu.build import LEVELS, level_flags
 from unistack_aot.targets.toolchain import probe_tool
 
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ on this machine")
@@ -352,7 +352,15 @@ def test_compiles_with_zig(isa: str, tmp_path: Path) -> None:
     assert tool is not None
     flags = [f for f in FLAGS if f != "-O3"]
     out = tmp_path / f"{isa}.o"
-    command = [*tool.command, "-O1", *flags, march(tool, level), f"-I{INCLUDE}", "-c", str(SOURCE)]
+    command = [
+        *tool.command,
+        "-O1",
+        *flags,
+        *level_flags(tool, level),
+        f"-I{INCLUDE}",
+        "-c",
+        str(SOURCE),
+    ]
     done = subprocess.run([*command, "-o", str(out)], check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert out.stat().st_size > 0

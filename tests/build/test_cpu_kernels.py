@@ -266,7 +266,15 @@ def test_the_scheduler_and_the_header_mean_the_same_tile(level: str) -> None:
         f"static_assert(ua::kTileRows == {tile.rows} && ua::kTilePanels == {tile.panels});\n"
     )
     include = f"-I{build.INCLUDE}"
-    flags = ("-std=c++17", build.march(tool, isa), include, "-fsyntax-only", "-x", "c++", "-")
+    flags = (
+        "-std=c++17",
+        *build.level_flags(tool, isa),
+        include,
+        "-fsyntax-only",
+        "-x",
+        "c++",
+        "-",
+    )
     done = subprocess.run(
         [*tool.command, *flags], input=text, check=False, capture_output=True, text=True
     )

@@ -326,6 +326,9 @@ def _operand(view: View, scope: Scope) -> Array:
     inner = scope if inside is None else scope.where(inside)
     memory = inner.memories[view.buffer]
     value = memory.read(memory.index(view.buffer, view.index, inner))
+    if view.rounded is not None:
+        with np.errstate(over="ignore"):
+            value = value.astype(view.rounded.numpy)
     return value if inside is None else np.where(inside, value, np.zeros((), value.dtype))
 
 

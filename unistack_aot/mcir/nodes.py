@@ -147,11 +147,15 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """An operand of a tile instruction: element `index` of `buffer`, or zero where `within` fails."""
+    """An operand of a tile instruction: element `index` of `buffer`, or zero where `within` fails.
+
+    `rounded`: the float type to which the instruction rounds elements as it reads them (None: none).
+    """
 
     buffer: str
     index: tuple[Dim, ...]
     within: Scalar | None = None
+    rounded: DType | None = None
 
 
 @dataclass(frozen=True, slots=True)

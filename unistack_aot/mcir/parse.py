@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeVar
 
-from unistack_aot.base.dtypes import DType
+from unistack_aot.base.dtypes import DType, parse_dtype
 from unistack_aot.base.symbolic import Dim
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.formula_parse import FormulaReader
@@ -330,9 +330,13 @@ class StatementReader(FormulaReader):
         return Span(var, first, self.dim())
 
     def view(self) -> View:
-        """`buffer[index] where condition`."""
-        buffer, index = self.name(), self.extents()
-        return View(buffer, index, self.scalar() if self.take("where") else None)
+        """`buffer[index] where condition`, rounded to a type: `type(buffer[index]) where condition`."""
+        name = self.name()
+        rounded = parse_dtype(name) if self.take("(") else None
+        buffer, index = (name if rounded is None else self.name()), self.extents()
+        if rounded is not None:
+            self.expect(")")
+        return View(buffer, index, self.scalar() if self.take("where") else None, rounded)
 
     def fill(self) -> Fill:
         """`fill tile[spans] <- view`."""

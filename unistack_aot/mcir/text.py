@@ -282,7 +282,8 @@ def _span(span: Span) -> str:
 
 def _view(view: View, formula: Formula) -> str:
     within = "" if view.within is None else f" where {formula.text(view.within)}"
-    return f"{label(view.buffer)}{dims(view.index)}{within}"
+    place = f"{label(view.buffer)}{dims(view.index)}"
+    return (place if view.rounded is None else f"{view.rounded}({place})") + within
 
 
 def _by(run: int) -> str:

@@ -282,6 +282,8 @@ def _fold(fold: Fold, scope: Scope, stage: Stage | None) -> None:
 
 def _view(stmt: Stmt, scope: Scope, view: View) -> Held:
     held = _access(stmt, scope, view.buffer, view.index)
+    if view.rounded is not None and not (view.rounded.is_float and held.dtype.is_float):
+        raise scope.fault(stmt, f"{view.buffer} of {held.dtype} is rounded to {view.rounded}")
     if view.within is None:
         check_inside(scope, stmt, view.buffer, view.index)
         return held

@@ -5,6 +5,7 @@ Not here: loading code (cpu.py).
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 from collections.abc import Sequence
@@ -15,13 +16,17 @@ from pathlib import Path
 from unistack_aot.artifact.manifest import Variant
 from unistack_aot.base.environment import environment
 
-# Flags of /proc/cpuinfo that a level of the x86-64 psABI adds to the one before.
+# Flags of /proc/cpuinfo that a level adds to the one before: those of the x86-64 psABI, then our own.
 _LEVELS: dict[str, frozenset[str]] = {
     "x86-64": frozenset({"cx8", "cmov", "fxsr", "sse2"}),
     "x86-64-v2": frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
     "x86-64-v3": frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}),
     "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    "x86-64-v4-bf16": frozenset({"avx512_bf16"}),
+    "x86-64-v4-amx": frozenset({"amx_tile", "amx_bf16"}),
 }
+# Linux keeps AMX's tile registers from a process until it asks for them (linux/arch/x86/include/uapi/asm/prctl.h).
+_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA = 158, 0x1023, 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +51,15 @@ class Processor:
 @lru_cache(maxsize=1)
 def this_processor() -> Processor:
     """The processor this process runs on."""
-    return Processor(platform.machine(), _features(Path("/proc/cpuinfo")))
+    found = _features(Path("/proc/cpuinfo"))
+    if "amx_tile" in found and not _tiles_granted():
+        found = frozenset(name for name in found if not name.startswith("amx_"))
+    return Processor(platform.machine(), found)
+
+
+def _tiles_granted() -> bool:
+    """Whether Linux lets this process use AMX's tiles, which it asks for here; threads of it may use them then too."""
+    return ctypes.CDLL(None).syscall(_ARCH_PRCTL, _REQUEST_PERMISSION, _TILE_DATA) == 0
 
 
 def best_variant(

@@ -5,11 +5,37 @@ Not here: into how many a kernel cuts a contraction (core_work.py).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import ceil
 
 from unistack_aot.schedule.core_rates import CoreRates
 from unistack_aot.schedule.core_terms import Work
 from unistack_aot.schedule.panels import PANEL
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """An instruction over rounded operands: the entry that gives its rate, FLOP/s of one core, bytes of an element."""
+
+    entry: str
+    flops: float
+    element: int
+
+
+def add_gathered(
+    work: Work,
+    rates: CoreRates,
+    sums: Gathered,
+    rows: float,
+    panels: float,
+    depth: float,
+    times: float,
+) -> None:
+    """Rows x panels, `depth` deep: rows are rounded into near memory, then products run at the instruction's rate."""
+    work.seconds[sums.entry] += times * 2 * rows * panels * PANEL * depth / sums.flops
+    work.seconds["l2"] += times * rows * depth * (4 + sums.element) / rates.l2
+    # The finished tiles pass through the first cache once.
+    work.seconds["l1"] += times * 2 * rows * panels * PANEL * 4 / rates.l1
 
 
 def add_tiles(

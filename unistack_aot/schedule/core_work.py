@@ -36,7 +36,7 @@ from unistack_aot.mcir.transform import scalars, substitute_vars
 from unistack_aot.mcir.winograd import FORMS, TAPS, Form
 from unistack_aot.schedule.core_rates import core_rates
 from unistack_aot.schedule.core_terms import Extents, Point, Work, conditional, issued
-from unistack_aot.schedule.core_tiles import add_tiles
+from unistack_aot.schedule.core_tiles import Gathered, add_gathered, add_tiles
 from unistack_aot.schedule.fold_merges import chain_of, merge_cost
 from unistack_aot.schedule.panels import PANEL
 
@@ -77,7 +77,7 @@ class Core(Extents):
 
     def __init__(self, kernel: Kernel, machine: Machine) -> None:
         super().__init__()
-        self.kernel = kernel
+        self.kernel, self.machine = kernel, machine
         self.work = Work()
         self.rates = core_rates(machine)
         self.work.entries.update(self.rates.entries)
@@ -323,20 +323,30 @@ class Core(Extents):
         row_block, _, depth_block = stmt.blocks
         chunks = max(1, ceil(rows / max(1, row_block)))
         parts = ceil(depth / depth_block) if depth_block else 1
-        add_tiles(
-            self.work,
-            self.rates,
-            rows / chunks,
-            panels,
-            depth / parts,
-            times * chunks * parts,
-            self.shared(stmt),
-        )
+        element = 4
+        if stmt.a.rounded is None:
+            add_tiles(
+                self.work,
+                self.rates,
+                rows / chunks,
+                panels,
+                depth / parts,
+                times * chunks * parts,
+                self.shared(stmt),
+            )
+        else:
+            element = stmt.a.rounded.bytes
+            rate = self.machine.rate(stmt.via, stmt.a.rounded.name)
+            alone = rate.value / self.machine.parallel_units
+            self.work.entries[rate.name] = (rate,)
+            sums = Gathered(rate.name, alone, element)
+            add_gathered(self.work, self.rates, sums, rows / chunks, panels, depth, times * chunks)
         if parts > 1:  # partial sums wait in the second cache
             self.work.seconds["l2"] += (
                 times * (parts - 1) * 2 * rows * panels * PANEL * 4 / self.rates.l2
             )
-        self.work.again[stmt.b.buffer] += times * (chunks - 1) * panels * PANEL * depth * 4
+        again = times * (chunks - 1) * panels * PANEL * depth
+        self.work.again[stmt.b.buffer] += again * element
 
     def winograd(
         self,

@@ -13,7 +13,15 @@ from unistack_aot.base.symbolic import Dim, Ranges, bounds, linear_split, simpli
 from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Scalar
 from unistack_aot.schedule.contraction import Site, product
-from unistack_aot.schedule.panels import PANEL, Blocks, Depth, RegisterTile, register_tile
+from unistack_aot.schedule.panels import (
+    FMA,
+    PANEL,
+    Blocks,
+    Depth,
+    PanelInstruction,
+    RegisterTile,
+    register_tile,
+)
 
 F32 = 4
 OPEN_EXTENT = 256  # rows assumed for an extent without a bound
@@ -24,7 +32,10 @@ FEW_PANELS = 4  # panels whose partial sums stay near when all of them do not fi
 
 @dataclass(frozen=True, slots=True)
 class Extents:
-    """A contraction in numbers: `taps` input elements of one channel per pixel, `step` the stride between pixels."""
+    """A contraction in numbers: `taps` input elements of one channel per pixel, `step` the stride between pixels.
+
+    `via`: the tile instruction that computes it. One that gathers its left operand meets neither windows nor runs.
+    """
 
     rows: int
     cols: int
@@ -33,16 +44,17 @@ class Extents:
     run: int
     taps: int
     step: int
+    via: PanelInstruction = FMA
 
     @property
     def windowed(self) -> bool:
         """Whether neighbouring rows share input elements."""
-        return self.taps > 1
+        return self.taps > 1 and not self.via.gathered
 
     @property
     def scattered(self) -> bool:
         """Whether a row is gathered from several places, as in every convolution."""
-        return self.run < self.depth
+        return self.run < self.depth and not self.via.gathered
 
     @property
     def panels(self) -> int:
@@ -50,7 +62,7 @@ class Extents:
         return ceil(self.cols / PANEL)
 
 
-def extents_of(site: Site, depth: Depth, ranges: Ranges) -> Extents:
+def extents_of(site: Site, depth: Depth, ranges: Ranges, via: PanelInstruction = FMA) -> Extents:
     """The numbers of a site; extents without a bound count as OPEN_EXTENT."""
     rows, cols, deep, batch = (
         _number(product(axes), ranges) for axes in (site.rows, site.cols, depth.axes, site.batch)
@@ -65,15 +77,16 @@ def extents_of(site: Site, depth: Depth, ranges: Ranges) -> Extents:
             taps *= prod(_number(axis.extent, ranges) for axis in inner)
             parts = linear_split(simplify(entry, ranges), outer[-1].var)
             step = parts[0] if parts is not None and isinstance(parts[0], int) else step
-    return Extents(rows, cols, deep, batch, depth.run, taps, max(1, step))
+    return Extents(rows, cols, deep, batch, depth.run, taps, max(1, step), via)
 
 
 def choose_blocks(e: Extents, machine: Machine) -> Blocks:
     """Enough tasks to share, a block of the packed operand in L1, one of the left operand in L2."""
     near, mid = (int(machine.capacity(level).value) for level in ("l1", "l2"))
-    tile = register_tile(machine)
+    tile = register_tile(machine, e.via)
     depth_block = _depth_block(e, near // tile.panels)
-    row_block = _row_block(e, depth_block or e.depth, mid, tile)
+    held = e.depth if e.via.gathered else depth_block or e.depth
+    row_block = _row_block(e, held, mid, tile)
     together = row_block * PANEL * F32 * e.panels <= mid // 2
     panel_group = e.panels if together else min(FEW_PANELS, e.panels)
     by_rows, tasks = _tasks(e, machine.parallel_units, tile)
@@ -85,7 +98,7 @@ def choose_blocks(e: Extents, machine: Machine) -> Blocks:
 def described(e: Extents, machine: Machine) -> str:
     """What the usual blocks follow from, for records."""
     near, mid = (int(machine.capacity(level).value) for level in ("l1", "l2"))
-    tile = register_tile(machine)
+    tile = register_tile(machine, e.via)
     return (
         f"{e.rows} rows, {e.cols} columns, depth {e.depth}; tiles of {tile.rows} x "
         f"{tile.panels * PANEL}, L1 {near} B, L2 {mid} B"
@@ -96,13 +109,15 @@ def _depth_block(e: Extents, near: int) -> int:
     """Depth steps whose panel fills half of L1, a quarter if rows are scattered; 0: all of them."""
     unit = depth_unit(e)
     share = 4 if e.scattered and not e.windowed else 2
-    most = max(1, (near // share // (PANEL * F32) + unit // 4) // unit)
+    most = max(1, (near // share // (PANEL * e.via.dtype.bytes) + unit // 4) // unit)
     count = ceil(e.depth / (most * unit))
     return 0 if count <= 1 else ceil(e.depth / unit / count) * unit
 
 
 def depth_unit(e: Extents) -> int:
     """What a block of the depth is a multiple of: whole channel blocks of a window, whole runs."""
+    if e.via.gathered:
+        return e.via.unit
     channels = PANEL * e.taps
     if e.windowed and channels % e.run == 0 and e.depth % channels == 0:
         return channels
@@ -111,7 +126,8 @@ def depth_unit(e: Extents) -> int:
 
 def _row_block(e: Extents, depth: int, mid: int, tile: RegisterTile) -> int:
     """Rows whose elements of one depth block fill a quarter of L2, beside the partial sums."""
-    most = max(tile.rows, mid // 4 // (F32 * max(1, depth // e.taps)))
+    shared = e.taps if e.windowed else 1
+    most = max(tile.rows, mid // 4 // (e.via.dtype.bytes * max(1, depth // shared)))
     if e.scattered:
         most = min(most, SCATTERED_ROWS // min(e.step, 2))
     return max(1, min(e.rows, most, MOST_ROWS))

@@ -32,8 +32,10 @@ from unistack_aot.schedule.merging import outputs_last
 from unistack_aot.schedule.nests import decoded
 from unistack_aot.schedule.operator import Kernels, Operator
 from unistack_aot.schedule.panels import (
+    FMA,
     PANEL,
     Depth,
+    PanelInstruction,
     blocked_axis,
     depth_of,
     split_depth,
@@ -52,18 +54,23 @@ class Packed:
     site: Site
 
 
-def packed_shape(site: Site, depth: Depth) -> tuple[Dim, ...]:
+def packed_shape(site: Site, depth: Depth, via: PanelInstruction) -> tuple[Dim, ...]:
     """[batch..., panels, depth, 16]."""
     batch = tuple(axis.extent for axis in _packed_batch(site))
-    return (*batch, ceildiv(product(site.cols), PANEL), product(depth.axes), PANEL)
+    return (*batch, ceildiv(product(site.cols), PANEL), via.depth(product(depth.axes)), PANEL)
 
 
 def _packed_batch(site: Site) -> tuple[Axis, ...]:
     return tuple(axis for axis in site.batch if axis.var in site.b.names)
 
 
-def pack_constant(site: Site, depth: Depth, layout: Layout, array: Array) -> Array | None:
-    """The packed panels of a constant, or of a slice of one, that the loops run through; None if they do not."""
+def pack_constant(
+    site: Site, depth: Depth, layout: Layout, array: Array, via: PanelInstruction = FMA
+) -> Array | None:
+    """The packed panels of a constant, or of a slice of one, that the loops run through; None if they do not.
+
+    In memory order: [batch..., panels, depth, 16], or [batch..., panels, depth // pairs, 16, pairs].
+    """
     wanted = (*_packed_batch(site), *site.cols, *site.depth)
     found = [_part_of_axis(entry, wanted) for entry in site.b.load.index]
     if site.b.within is not None or any(each is None for each in found):
@@ -78,10 +85,13 @@ def pack_constant(site: Site, depth: Depth, layout: Layout, array: Array) -> Arr
     moved = moved.reshape(*moved.shape[:batch], -1, *moved.shape[batch + cols :])
     moved = _ordered_depth(moved, batch + 1, site, depth, layout)
     flat = moved.reshape(*moved.shape[: batch + 1], -1)
-    pad = -flat.shape[batch] % PANEL
-    flat = np.pad(flat, [(0, 0)] * batch + [(0, pad), (0, 0)])
-    panels = flat.reshape(*flat.shape[:batch], -1, PANEL, flat.shape[-1])
-    return np.ascontiguousarray(np.swapaxes(panels, -1, -2))
+    pads = (-flat.shape[batch] % PANEL, -flat.shape[-1] % via.unit)
+    flat = np.pad(flat, [(0, 0)] * batch + [(0, pad) for pad in pads])
+    with np.errstate(over="ignore"):
+        flat = flat.astype(via.dtype.numpy)
+    panels = flat.reshape(*flat.shape[:batch], -1, PANEL, flat.shape[-1] // via.pairs, via.pairs)
+    packed = np.ascontiguousarray(np.swapaxes(panels, -2, -3))
+    return packed.reshape(packed.shape[:-1]) if via.pairs == 1 else packed
 
 
 def _part_of_axis(entry: Dim | Scalar, axes: tuple[Axis, ...]) -> tuple[str, slice | int] | None:
@@ -118,7 +128,9 @@ def _ordered_depth(array: Array, first: int, site: Site, depth: Depth, layout: L
     return array.transpose([*range(first), *order])
 
 
-def can_pack(kernel: Kernel, site: Site | No, name: str, ranges: Ranges) -> Yes | No:
+def can_pack(
+    kernel: Kernel, site: Site | No, name: str, ranges: Ranges, via: PanelInstruction = FMA
+) -> Yes | No:
     """Whether the contraction is one of f32, and its left operand is read in runs of a constant length."""
     if isinstance(site, No):
         return site
@@ -137,7 +149,9 @@ def can_pack(kernel: Kernel, site: Site | No, name: str, ranges: Ranges) -> Yes 
     return No(f"{name} is taken") if any(p.name == name for p in kernel.params) else YES
 
 
-def packed_right(kernel: Kernel, site: Site | No, name: str, ranges: Ranges) -> Packed:
+def packed_right(
+    kernel: Kernel, site: Site | No, name: str, ranges: Ranges, via: PanelInstruction = FMA
+) -> Packed:
     """A kernel that packs the right operand of a contraction into panels, and the contraction over those.
 
     before:
@@ -165,17 +179,23 @@ def packed_right(kernel: Kernel, site: Site | No, name: str, ranges: Ranges) -> 
     a, b = kernel.param(site.a.load.buffer), kernel.param(site.b.load.buffer)
     depth = depth_of(site, a.layout, a.shape, ranges)
     assert isinstance(depth, Depth)
-    held = Param(name, f32, packed_shape(site, depth), Access.OUT)
-    packing = Kernel((b, held), _packing(site, depth, a.layout, held))
+    shape = packed_shape(site, depth, via)
+    held = Param(name, via.dtype, shape, Access.OUT, via.layout(len(shape)))
+    packing = Kernel((b, held), _packing(site, depth, a.layout, held, via))
     over = _over_panels(site, depth, a.layout, held)
     loops, (fold, *tail) = perfect_nest(kernel.body[:1])
     assert isinstance(fold, Fold)
-    value = call("mul", over.a.load, over.b.load)
+    value = call("mul", _as_taken(over.a.load, via), cast(f32, over.b.load))
     summed = replace(fold, axes=depth.axes, values=(value,))
     params = tuple(p for p in kernel.params if p.name != b.name or _still_read(b.name, site))
     body = (*around(loops, (summed, *tail)), *kernel.body[1:])
     read = replace(held, access=Access.IN)
     return Packed(packing, replace(kernel, params=outputs_last((*params, read)), body=body), over)
+
+
+def _as_taken(value: Scalar, via: PanelInstruction) -> Scalar:
+    """An element as the instruction multiplies it: rounded to its type."""
+    return cast(f32, cast(via.dtype, value))
 
 
 def _over_panels(site: Site, depth: Depth, layout: Layout, held: Param) -> Site:
@@ -186,17 +206,25 @@ def _over_panels(site: Site, depth: Depth, layout: Layout, held: Param) -> Site:
     column = joint(site.cols)
     panel = (*batch, column // PANEL, joint(depth.axes), column % PANEL)
     a = Factor(Load(site.a.load.buffer, index, site.a.load.dtype), None)
-    return replace(site, a=a, b=Factor(Load(held.name, panel, f32), None), depth=depth.axes)
+    return replace(site, a=a, b=Factor(Load(held.name, panel, held.dtype), None), depth=depth.axes)
 
 
-def _packing(site: Site, depth: Depth, layout: Layout, held: Param) -> tuple[Stmt, ...]:
-    """The map that stores every element of the panels, zero in the columns and channels that only pad."""
+def _packing(
+    site: Site, depth: Depth, layout: Layout, held: Param, via: PanelInstruction
+) -> tuple[Stmt, ...]:
+    """The map that stores every element of the panels, zero in the columns, channels and depth that only pad."""
     batch = _packed_batch(site)
     panel, lane = symbol("panel"), symbol("lane")
     column = panel * PANEL + lane
     env: dict[str, Dim] = {**split_depth(site, layout), **decoded(site.cols, column)}
-    value = substitute_indices(site.b.load, env)
+    place, deep = joint(depth.axes), depth.axes
     guards = [index_value(column) < index_value(product(site.cols))]
+    if via.unit > 1:
+        place, deep = symbol("deep"), (Axis("deep", held.shape[-2]),)
+        apart = decoded(depth.axes, place)
+        env = {**apart, **{name: substitute(entry, apart) for name, entry in env.items()}}
+        guards.append(index_value(place) < index_value(product(depth.axes)))
+    value = substitute_indices(site.b.load, env)
     blocked = blocked_axis(site, layout)
     if blocked is not None:
         guards.append(index_value(env[blocked.var]) < index_value(blocked.extent))
@@ -205,9 +233,9 @@ def _packing(site: Site, depth: Depth, layout: Layout, held: Param) -> tuple[Stm
     value = cast(f32, value)
     for guard in reversed(guards):
         value = where(guard, value, literal(0, f32))
-    index = (*(symbol(a.var) for a in batch), panel, joint(depth.axes), lane)
-    loops = (*batch, Axis("panel", held.shape[-3]), *depth.axes, Axis("lane", PANEL))
-    body: tuple[Stmt, ...] = (Store(held.name, index, value),)
+    index = (*(symbol(a.var) for a in batch), panel, place, lane)
+    loops = (*batch, Axis("panel", held.shape[-3]), *deep, Axis("lane", PANEL))
+    body: tuple[Stmt, ...] = (Store(held.name, index, cast(held.dtype, value)),)
     for axis in reversed(loops):
         body = (Loop(axis.var, axis.extent, body),)
     return body

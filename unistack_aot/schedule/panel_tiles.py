@@ -30,21 +30,33 @@ from unistack_aot.mcir.transform import substitute_vars
 from unistack_aot.schedule.contraction import Factor, Site, find_site, product
 from unistack_aot.schedule.nests import decoded, part
 from unistack_aot.schedule.operator import Kernels, Operator
-from unistack_aot.schedule.panels import PANEL, Blocks, ranges_of
+from unistack_aot.schedule.panels import FMA, PANEL, Blocks, PanelInstruction, ranges_of
 
 
-def can_tile_panels(kernel: Kernel, site: Site | No, blocks: Blocks, ranges: Ranges) -> Yes | No:
+def can_tile_panels(
+    kernel: Kernel,
+    site: Site | No,
+    blocks: Blocks,
+    ranges: Ranges,
+    via: PanelInstruction = FMA,
+) -> Yes | No:
     """Whether the right operand lies in panels, and tasks hold something."""
     if isinstance(site, No):
         return site
-    if kernel.param(site.b.load.buffer).shape[-1] != PANEL or site.b.load.dtype is not f32:
+    if kernel.param(site.b.load.buffer).shape[-1] != PANEL or site.b.load.dtype is not via.dtype:
         return No("the right operand is not packed")
     if site.a.within is not None or site.b.within is not None:
         return No("an operand has guarded elements")
     return YES if blocks.task_panels > 0 else No("tasks without panels")
 
 
-def panels_tiled(kernel: Kernel, site: Site | No, blocks: Blocks, ranges: Ranges) -> Kernel:
+def panels_tiled(
+    kernel: Kernel,
+    site: Site | No,
+    blocks: Blocks,
+    ranges: Ranges,
+    via: PanelInstruction = FMA,
+) -> Kernel:
     """The contraction over packed panels as tasks of rows and panels, in blocks that stay near.
 
     before:
@@ -81,10 +93,12 @@ def panels_tiled(kernel: Kernel, site: Site | No, blocks: Blocks, ranges: Ranges
     inside = ranges_of(site, site.depth, ranges)
     # bounds of the row axes are known before they become parts of one row number
     a = _view(site.a, {}, inside)
-    a = replace(a, index=tuple(simplify(substitute(e, env), inside) for e in a.index))
+    rounded = via.dtype if via.gathered else None
+    index = tuple(simplify(substitute(e, env), inside) for e in a.index)
+    a = replace(a, index=index, rounded=rounded)
     b = _view(site.b, env, {})
     near = (blocks.row_block, blocks.panel_group * PANEL, blocks.depth_block)
-    contract = Contract("tile", a, b, rows, cols, site.depth, "fma.panel16", near)
+    contract = Contract("tile", a, b, rows, cols, site.depth, via.name, near)
     drain = Drain("tile", rows, cols, site.acc.name, substitute_vars(site.tail, env))
     shape = (task_rows, blocks.task_panels * PANEL)
     body: tuple[Stmt, ...] = (Tile("tile", f32, shape, Space.REG, 0.0), contract, drain)

@@ -11,6 +11,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from unistack_aot.base.dtypes import DType, f32
 from unistack_aot.base.symbolic import (
     Dim,
     Ranges,
@@ -24,7 +25,7 @@ from unistack_aot.base.symbolic import (
 from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Scalar
-from unistack_aot.mcir.layout import Layout
+from unistack_aot.mcir.layout import PLAIN, Layout
 from unistack_aot.mcir.nodes import (
     Axis,
 )
@@ -32,6 +33,40 @@ from unistack_aot.schedule.contraction import Site
 
 PANEL = 16
 Array = NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class PanelInstruction:
+    """A tile instruction over panels: the type of its elements, and how panels hold the depth.
+
+    `pairs` consecutive elements of a column lie side by side; the depth is padded to a multiple of `unit` with zeros. A
+    left operand of another type is `gathered`: rounded into near rows before the tiles read it. `rows` is the most that
+    a tile has, where not the vector registers say; `needs` the capability of machines that have the instruction.
+    """
+
+    name: str
+    dtype: DType
+    unit: int = 1
+    pairs: int = 1
+    rows: int | None = None
+    needs: str | None = None
+
+    @property
+    def gathered(self) -> bool:
+        """Whether the left operand is brought into the instruction's type and order first."""
+        return self.dtype is not f32
+
+    def depth(self, depth: Dim) -> Dim:
+        """The depth that panels hold."""
+        return depth if self.unit == 1 else ceildiv(depth, self.unit) * self.unit
+
+    def layout(self, rank: int) -> Layout:
+        """How a packed buffer of that rank, [..., panels, depth, 16], lies in memory."""
+        return PLAIN if self.pairs == 1 else Layout((rank - 2, self.pairs))
+
+
+FMA = PanelInstruction("fma.panel16", f32)
+"""Multiply-adds of f32 vectors; every machine has them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +88,7 @@ class RegisterTile:
     panels: int
 
 
-def register_tile(machine: Machine) -> RegisterTile:
+def register_tile(machine: Machine, via: PanelInstruction = FMA) -> RegisterTile:
     """The largest tile whose sums, one step of the panels and a broadcast fit the vector registers.
 
     Where one vector holds a whole panel the tile takes two panels, so that each broadcast serves two
@@ -61,6 +96,8 @@ def register_tile(machine: Machine) -> RegisterTile:
     from memory. The device header has the same numbers (kTileRows, kTilePanels).
     """
     panels = 2 if machine.lanes >= PANEL else 1
+    if via.rows is not None:
+        return RegisterTile(via.rows, panels)
     vectors = panels * max(1, PANEL // machine.lanes)
     spare = 1 if machine.can("fma") else 0
     return RegisterTile((machine.registers - vectors - spare) // vectors, panels)

@@ -118,8 +118,11 @@ class Target(Protocol):
         """The built-in property map's answers for one level or generation."""
         ...
 
-    def levels(self, requested: str | None) -> tuple[str, ...]:
-        """The levels to build for `cpu` or `cpu:level`; errors name the known ones or the missing tool."""
+    def levels(self, requested: str | None, precision: str = "f32") -> tuple[str, ...]:
+        """The levels to build for `cpu` or `cpu:level`, of products in a precision.
+
+        Errors name the known levels or the missing tool.
+        """
         ...
 
     def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:

@@ -37,7 +37,7 @@ FLAGS = (
 class Isa:
     """An instruction-set level: its architecture, compiler flags, and the CPU features a machine must have to run it.
 
-    `zig` is how pip's ziglang spells `march`.
+    `zig` is how pip's ziglang spells `march`; `features` are flags for instructions beyond it.
     """
 
     name: str
@@ -46,12 +46,27 @@ class Isa:
     zig: str
     needs: tuple[str, ...]
     vector_bytes: int
+    features: tuple[str, ...] = ()
 
+
+_BF16, _AMX = ("-mavx512bf16",), ("-mamx-tile", "-mamx-bf16")
 
 LEVELS = {
     "x86-64-v2": Isa("x86-64-v2", "x86_64", "x86-64-v2", "x86_64_v2", (), 16),
     "x86-64-v3": Isa("x86-64-v3", "x86_64", "x86-64-v3", "x86_64_v3", (), 32),
     "x86-64-v4": Isa("x86-64-v4", "x86_64", "x86-64-v4", "x86_64_v4", (), 64),
+    "x86-64-v4-bf16": Isa(
+        "x86-64-v4-bf16", "x86_64", "x86-64-v4", "x86_64_v4", ("avx512_bf16",), 64, _BF16
+    ),
+    "x86-64-v4-amx": Isa(
+        "x86-64-v4-amx",
+        "x86_64",
+        "x86-64-v4",
+        "x86_64_v4",
+        ("avx512_bf16", "amx_tile", "amx_bf16"),
+        64,
+        (*_BF16, *_AMX),
+    ),
     "aarch64": Isa("aarch64", "aarch64", "armv8.2-a+fp16", "generic+v8_2a+fullfp16", (), 16),
 }
 
@@ -59,10 +74,14 @@ LEVELS = {
 SHIPPED = {"x86_64": ("x86-64-v4", "x86-64-v3"), "aarch64": ("aarch64",)}
 """The levels of a plain `cpu`, best first, by the architecture of the building machine."""
 
+SHIPPED_BF16 = {"x86_64": ("x86-64-v4-amx", "x86-64-v4-bf16", *SHIPPED["x86_64"])}
+"""Those where products may be computed in bf16."""
 
-def shipped() -> tuple[str, ...]:
+
+def shipped(precision: str = "f32") -> tuple[str, ...]:
     """The levels of a plain `cpu` that a compiler here knows; the widest of all machines is always among them."""
-    *better, least = SHIPPED.get(platform.machine(), SHIPPED["x86_64"])
+    known = {**SHIPPED, **(SHIPPED_BF16 if precision == "bf16" else {})}
+    *better, least = known.get(platform.machine(), known["x86_64"])
     return (*(name for name in better if _found(LEVELS[name]) is not None), least)
 
 
@@ -79,10 +98,10 @@ def compiler(isa: Isa) -> Tool:
     )
 
 
-def march(tool: Tool, isa: Isa) -> str:
-    """The flag that asks a compiler for a level."""
+def level_flags(tool: Tool, isa: Isa) -> tuple[str, ...]:
+    """The flags that ask a compiler for a level."""
     zig = any(Path(word).name in ("zig", "ziglang") for word in tool.command)
-    return f"-march={isa.zig if zig else isa.march}"
+    return (f"-march={isa.zig if zig else isa.march}", *isa.features)
 
 
 def _found(isa: Isa) -> Tool | None:
@@ -110,14 +129,14 @@ def _candidates(isa: Isa) -> tuple[tuple[str, ...], ...]:
 
 @cache
 def _accepts(tool: Tool, isa: Isa) -> bool:
-    command = [*tool.command, march(tool, isa), "-E", "-x", "c++", os.devnull]
+    command = [*tool.command, *level_flags(tool, isa), "-E", "-x", "c++", os.devnull]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
 def object_job(isa: Isa, name: str, text: str) -> Job:
     """Compile one translation unit."""
     tool = compiler(isa)
-    arguments = (*FLAGS, march(tool, isa), "-c", f"{name}.cpp", "-o", f"{name}.o")
+    arguments = (*FLAGS, *level_flags(tool, isa), "-c", f"{name}.cpp", "-o", f"{name}.o")
     sources = ((f"{name}.cpp", text.encode()),)
     return Job(tool, arguments, sources, f"{name}.o", includes=(INCLUDE,))
 

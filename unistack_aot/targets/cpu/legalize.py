@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unistack_aot.aicf.op import ArrayData
-from unistack_aot.base.dtypes import f32
+from unistack_aot.base.dtypes import DType, f32
 from unistack_aot.base.symbolic import Dim, Ranges, linear_split, simplify, symbols
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.hw.machine import Machine
@@ -50,10 +50,14 @@ from unistack_aot.schedule.panel_blocks import (
     extents_of,
     usual_size,
 )
-from unistack_aot.schedule.panel_packing import PACK, pack_constant
+from unistack_aot.schedule.panel_packing import PACK, pack_constant, packed_shape
 from unistack_aot.schedule.panel_tiles import TILE_PANELS
+<<<<<<< HEAD
 from unistack_aot.schedule.panels import Blocks, Depth, depth_of
 from unistack_aot.schedule.query_blocks import query_blocks
+=======
+from unistack_aot.schedule.panels import Blocks, Depth, PanelInstruction, depth_of
+>>>>>>> 38efadb (CPU levels with AVX512-BF16 and AMX: products of bf16 by dot products of pairs or tile registers, rows gathered and rounded near)
 from unistack_aot.schedule.recurrences import step_weights
 from unistack_aot.schedule.winograd import (
     TILE_WINOGRAD,
@@ -62,6 +66,7 @@ from unistack_aot.schedule.winograd import (
     winograd_saves,
 )
 from unistack_aot.targets.cpu.guards import without_covered_guards
+from unistack_aot.targets.cpu.instructions import instruction_for
 from unistack_aot.targets.target import Request, Scheduled
 
 Array = NDArray[Any]
@@ -82,6 +87,8 @@ class Legalizer:
     choices: dict[str, Choice] = field(default_factory=dict)
     picks: Picks = field(default_factory=dict[str, Pick])
     whole: bool = False
+    precision: str = "f32"
+    narrow: dict[str, DType] = field(default_factory=dict[str, DType])
     predicted: dict[tuple[str, str], Prediction] = field(default_factory=dict)
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -146,6 +153,8 @@ class Legalizer:
         """The launch that copies an operand into a fresh buffer."""
         ((source,), (held,)) = kernel.inputs, kernel.outputs
         self.buffers[held.name] = Buffer(held.name, held.dtype, held.shape)
+        if source.name in self.narrow:
+            self.narrow[held.name] = self.narrow[source.name]
         because = f"tiles read whole rows; those of {source.name} lie apart"
         self.decisions.append(Decision("rows", held.name, f"copy of {source.name}", because))
         return closed(kernel, Launch(kernel, (), launch.origins, "rows"))
@@ -174,22 +183,23 @@ class Legalizer:
         refusal = PACK.check(kernel, site, "packed", self.ranges)
         if isinstance(refusal, No):
             return refusal
+        via = self.instruction(launch, site)
         a, b = kernel.param(site.a.load.buffer), kernel.param(site.b.load.buffer)
         depth = depth_of(site, a.layout, a.shape, self.ranges)
         assert isinstance(depth, Depth)
-        name = self.packed(site, depth, a.layout, b)
+        name = self.packed(site, depth, a.layout, b, via)
         constant = name is not None
         name = name or f"p{len(self.buffers)}"
-        parts = PACK.sure(kernel, site, name, self.ranges)
+        parts = PACK.sure(kernel, site, name, self.ranges, via)
         packing = [] if constant else [self.run_time_packing(parts.packing, launch)]
-        extents = extents_of(site, depth, self.ranges)
+        extents = extents_of(site, depth, self.ranges, via)
         direct = block_ways(extents, choose_blocks(extents, self.machine), self.machine)
         near = [*neighbours(direct), next(iter(direct))]
         ways: dict[str, Blocks | Form] = {**direct}
         places = {name: placed(blocks, extents) for name, blocks in direct.items()}
         words = described(extents, self.machine)
         form = winograd_form(site, depth, a.layout.block)
-        if not packing and self.fast and isinstance(form, Form):
+        if not packing and self.fast and isinstance(form, Form) and not via.gathered:
             ways = {form.name: form, **ways}
             places[form.name] = ANOTHER_ALGORITHM
             words = f"{words}; {winograd_saves(site, form)}"
@@ -197,7 +207,7 @@ class Legalizer:
         def made(blocks: Blocks | Form, operand: str) -> Kernel:
             if isinstance(blocks, Form):
                 return TILE_WINOGRAD.sure(kernel, site, depth, blocks, operand, self.machine)
-            return TILE_PANELS.sure(parts.kernel, parts.site, blocks, self.ranges)
+            return TILE_PANELS.sure(parts.kernel, parts.site, blocks, self.ranges, via)
 
         subject = ", ".join(launch.origins[:2]) or launch.label
         kind = "blocks" if len(ways) == len(direct) else "algorithm"
@@ -207,6 +217,15 @@ class Legalizer:
         return packing, made(
             blocks, self.transformed(name, blocks) if isinstance(blocks, Form) else name
         )
+
+    def instruction(self, launch: Launch, site: Site) -> PanelInstruction:
+        """The tile instruction of a product; why, where a narrower one than f32's may be taken."""
+        a, b = (self.narrow.get(factor.load.buffer) for factor in (site.a, site.b))
+        via, because = instruction_for((a, b), self.precision, self.machine)
+        if because:
+            subject = ", ".join(launch.origins[:2]) or launch.label
+            self.decisions.append(Decision("instruction", subject, via.name, because))
+        return via
 
     def attention(self, launch: Launch, kernel: Kernel, site: AttentionSite) -> Kernel:
         """The attention as blocks of queries that share one pass over the keys."""
@@ -318,6 +337,7 @@ class Legalizer:
         return replace(kernel, params=params, body=rename_buffers(kernel.body, {operand: name}))
 
     def oriented(self, kernel: Kernel, site: Site) -> Site:
+<<<<<<< HEAD
         """Constants, or else the operand that holds the result's last axis, go to the right (packed) side.
 
         A copy that is only considered has no buffer yet; it is no constant.
@@ -325,16 +345,26 @@ class Legalizer:
         known = (self.buffers.get(f.load.buffer) for f in (site.a, site.b))
         left, right = (held is not None and held.kind is Kind.CONSTANT for held in known)
         if left and not right:
+=======
+        """Constants, or else the operand that holds the result's last axis, go to the right (packed) side."""
+        left, right = (self.buffers.get(f.load.buffer) for f in (site.a, site.b))
+        if _is_constant(left) and not _is_constant(right):
+>>>>>>> dd7c6f7 (CPU levels with AVX512-BF16 and AMX: products of bf16 by dot products of pairs or tile registers, rows gathered and rounded near)
             return site.swapped()
         return site
 
-    def packed(self, site: Site, depth: Depth, layout: Layout, b: Param) -> str | None:
+    def packed(
+        self, site: Site, depth: Depth, layout: Layout, b: Param, via: PanelInstruction
+    ) -> str | None:
         """The buffer of a constant operand packed at compile time; None if it is no constant."""
         buffer = self.buffers[b.name]
         if buffer.kind is not Kind.CONSTANT or buffer.constant is None:
             return None
-        array = pack_constant(site, depth, layout, self.constants[buffer.constant])
-        return None if array is None else self.constant(array)
+        array = pack_constant(site, depth, layout, self.constants[buffer.constant], via)
+        if array is None:
+            return None
+        shape = packed_shape(site, depth, via)
+        return self.constant(array, shape, via.layout(len(shape)), via.dtype)
 
     def transformed(self, packed: str, form: Form) -> str:
         """The buffer of packed weights transformed for a form of 3x3 convolution."""
@@ -343,7 +373,11 @@ class Legalizer:
         return self.constant(transform_constant(self.constants[digest], form))
 
     def constant(
-        self, array: Array, shape: tuple[Dim, ...] | None = None, layout: Layout = PLAIN
+        self,
+        array: Array,
+        shape: tuple[Dim, ...] | None = None,
+        layout: Layout = PLAIN,
+        dtype: DType = f32,
     ) -> str:
         """A constant buffer with this physical content; `shape` is the logical one where they differ."""
         data = ArrayData.of(array)
@@ -351,7 +385,7 @@ class Legalizer:
         if name not in self.buffers:
             logical = tuple(int(n) for n in array.shape) if shape is None else shape
             self.buffers[name] = Buffer(
-                name, f32, logical, Kind.CONSTANT, layout, constant=data.digest
+                name, dtype, logical, Kind.CONSTANT, layout, constant=data.digest
             )
             self.constants[data.digest] = data.array
         return name
@@ -359,10 +393,36 @@ class Legalizer:
     def run_time_packing(self, kernel: Kernel, launch: Launch) -> Launch:
         """The launch that packs an operand into a fresh buffer."""
         (held,) = kernel.outputs
-        self.buffers[held.name] = Buffer(held.name, held.dtype, held.shape)
+        self.buffers[held.name] = Buffer(held.name, held.dtype, held.shape, layout=held.layout)
         return closed(kernel, Launch(kernel, (), launch.origins, "pack"))
 
 
+<<<<<<< HEAD
+=======
+def _is_constant(buffer: Buffer | None) -> bool:
+    """None stands for an operand's copy that is not decided yet."""
+    return buffer is not None and buffer.kind is Kind.CONSTANT
+
+
+def query_blocks(site: AttentionSite) -> list[tuple[int, int]]:
+    """Rows and keys at a time, the usual ones first: no more than there are, in whole steps."""
+    rows, keys = (
+        _steps(axis.extent, sizes)
+        for axis, sizes in ((site.rows, QUERY_ROWS), (site.keys, KEY_TILES))
+    )
+    return [(r, k) for r in rows for k in keys]
+
+
+def _steps(extent: Dim, sizes: tuple[int, ...]) -> list[int]:
+    """The usual size, then those that cut an extent otherwise: the parts, and the least that takes all of it."""
+    usual, *others = sizes
+    if not isinstance(extent, int):
+        return list(sizes)
+    whole = min((size for size in sorted(sizes) if size >= extent), default=extent)
+    return [usual, *(n for n in others if n < extent or usual < extent <= n == whole)]
+
+
+>>>>>>> 38efadb (CPU levels with AVX512-BF16 and AMX: products of bf16 by dot products of pairs or tile registers, rows gathered and rounded near)
 def attention_fits(kernel: Kernel, site: AttentionSite, ranges: Ranges) -> Yes | No:
     """The tile instruction takes f32 rows whose depth and values are contiguous."""
     inside = dict(ranges)
@@ -398,9 +458,16 @@ def laid_out(array: Array, layout: Layout) -> Array:
 
 
 def legalize(
-    program: Program, constants: dict[str, Array], request: Request, machine: Machine
+    program: Program,
+    constants: dict[str, Array],
+    request: Request,
+    machine: Machine,
+    narrow: Mapping[str, DType],
 ) -> Scheduled:
-    """The whole program for the host, its constants including packed ones, and what was decided."""
+    """The whole program for the host, its constants including packed ones, and what was decided.
+
+    `narrow`: the types to which the values of some f32 buffers are rounded.
+    """
     work = Legalizer(
         request.ranges,
         machine,
@@ -409,6 +476,8 @@ def legalize(
         request.convolution == "fast",
         picks=request.picks,
         whole=request.whole,
+        precision=request.precision,
+        narrow=dict(narrow),
     )
     steps = work.steps(program.steps)
     fresh = Program(program.name, tuple(work.buffers.values()), steps)

@@ -22,8 +22,8 @@ from unistack_aot.targets.cpu.build import (
     INCLUDE,
     LEVELS,
     compiler,
+    level_flags,
     link_job,
-    march,
     object_job,
     shipped,
 )
@@ -38,10 +38,10 @@ name = "cpu"
 suffix = ".so"
 
 
-def levels(requested: str | None) -> tuple[str, ...]:
+def levels(requested: str | None, precision: str = "f32") -> tuple[str, ...]:
     """The instruction-set levels for `cpu` (several, the best first) or `cpu:level`."""
     if requested is None:
-        return shipped()
+        return shipped(precision)
     if requested not in LEVELS:
         raise BadInput(
             f"no instruction-set level is called {requested!r}",
@@ -60,7 +60,7 @@ def toolchain(level: str) -> str:
     """Compiler, flags and device headers."""
     isa = LEVELS[level]
     tool = compiler(isa)
-    return " ".join((tool.version, *FLAGS, march(tool, isa), folder_digest(INCLUDE)))
+    return " ".join((tool.version, *FLAGS, *level_flags(tool, isa), folder_digest(INCLUDE)))
 
 
 def schedule(program: Program, constants: Constants, request: Request) -> Scheduled:
@@ -69,7 +69,7 @@ def schedule(program: Program, constants: Constants, request: Request) -> Schedu
     program, fused = prepare(program, constants, request.ranges, request.verify, target)
     wide = widen_storage(program, constants)
     program, laid = choose_layouts(wide.program, BLOCK, request.ranges)
-    legal = legalize(program, wide.constants, request, target)
+    legal = legalize(program, wide.constants, request, target, wide.narrow)
     program, reused = finish(legal.program, request.ranges, request.verify)
     decided = (*fused, *wide.decisions, *laid, *legal.decisions, *reused)
     return Scheduled(program, legal.constants, decided, legal.choices)

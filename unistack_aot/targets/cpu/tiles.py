@@ -24,7 +24,8 @@ PANEL = 16
 
 
 def panel_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNode, ...]:
-    """`ua::contract(...)` for a contraction and the drain of its tile."""
+    """`ua::contract(...)` for a contraction and the drain of its tile; `ua::contract_bf16(...)` for narrow operands."""
+    narrow = stmt.a.rounded is not None
     run, strides, base = _segments(stmt, writer)
     segments = stmt.depth[: len(stmt.depth) - _in_run(stmt.depth, strides, run)]
     shift, count = _shift_table(segments, strides, writer)
@@ -38,8 +39,9 @@ def panel_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNod
         str(depth_block),
         str(row_block),
         str(max(1, cols_block // PANEL)),
-        writer.printer.dim(_ahead(base, stmt, len(segments))),
     ]
+    if not narrow:
+        fields.append(writer.printer.dim(_ahead(base, stmt, len(segments))))
     rows, cols = stmt.rows, stmt.cols
     first_panel = cols.first // PANEL
     last_panel = first_panel + ceildiv(cols.extent, PANEL)
@@ -56,8 +58,9 @@ def panel_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNod
     )
     numbers = ", ".join(f"{writer.printer.dim(b)}" for b in bounds)
     want = _want(drain, writer)
-    call = Line(f"ua::contract(blocks, {numbers}, row, done{', want' if want else ''});")
-    make = Line(f"const ua::Contraction blocks{{{', '.join(fields)}}};")
+    function, kind = ("contract_bf16", "Bf16Contraction") if narrow else ("contract", "Contraction")
+    call = Line(f"ua::{function}(blocks, {numbers}, row, done{', want' if want else ''});")
+    make = Line(f"const ua::{kind} blocks{{{', '.join(fields)}}};")
     return (Block("", (*shift, make, row, done, *want, call)),)
 
 

@@ -40,7 +40,7 @@ class DeviceTarget:
     name: str
     suffix: str
 
-    def levels(self, requested: str | None) -> tuple[str, ...]:
+    def levels(self, requested: str | None, precision: str = "f32") -> tuple[str, ...]:
         """All generations for `cuda`, the one named for `cuda:sm_90`; an error if the compiler is missing."""
         if requested is not None and not self._known(requested):
             raise BadInput(

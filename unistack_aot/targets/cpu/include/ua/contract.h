@@ -67,6 +67,16 @@ UA_INLINE Calls calls_of(Rows& rows, Done& done) {
     return calls;
 }
 
+template <class Rows, class Done, class Want>
+UA_INLINE Calls calls_of(Rows& rows, Done& done, Want& want) {
+    Calls calls = calls_of(rows, done);
+    calls.want_body = erase(want);
+    calls.want = [](void* f, int64_t m, int count, int panel, int panels) {
+        (*static_cast<Want*>(f))(m, count, panel, panels);
+    };
+    return calls;
+}
+
 }  // namespace detail
 
 template <class Rows, class Done>
@@ -77,12 +87,7 @@ void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int pane
 template <class Rows, class Done, class Want>
 void contract(const Contraction& c, int64_t m0, int64_t m1, int panel0, int panel1, Rows&& rows, Done&& done,
               Want&& want) {
-    detail::Calls calls = detail::calls_of(rows, done);
-    calls.want_body = detail::erase(want);
-    calls.want = [](void* f, int64_t m, int count, int panel, int panels) {
-        (*static_cast<std::remove_reference_t<Want>*>(f))(m, count, panel, panels);
-    };
-    detail::contract_all(c, m0, m1, panel0, panel1, calls);
+    detail::contract_all(c, m0, m1, panel0, panel1, detail::calls_of(rows, done, want));
 }
 
 }  // namespace ua

@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from models.catalogue import entry
 from unistack_aot.hw import propmap
+from unistack_aot.hw.catalogue import map_for_arch
 from unistack_aot.hw.propmap import PropertyMap
 from unistack_aot.lower import lower_graph
 from unistack_aot.onnx_in import import_model
@@ -61,19 +62,25 @@ def _model(node: onnx.NodeProto, shape: list[int], weight: np.ndarray) -> onnx.M
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
 
 
-def scheduled(model: onnx.ModelProto, machine: PropertyMap, whole: bool = False) -> Scheduled:
+def scheduled(
+    model: onnx.ModelProto, machine: PropertyMap, whole: bool = False, precision: str = "f32"
+) -> Scheduled:
     """The model scheduled for a machine; `whole`: every way of each kernel is ranked."""
     imported = import_model(model)
     graph, _ = apply_rules(imported.graph, imported.origins, 1, dict(imported.ranges))
     program, constants = lower_graph(graph, imported.origins)
     ranges = dict(imported.ranges)
-    request = Request(f"cpu:{LEVEL}", LEVEL, "f32", ranges, map=machine, whole=whole)
+    request = Request(f"cpu:{LEVEL}", LEVEL, precision, ranges, map=machine, whole=whole)
     return cpu.schedule(program, constants, request)
 
 
-def decided(model: onnx.ModelProto, kind: str, machine: PropertyMap) -> Decision:
+def decided(
+    model: onnx.ModelProto, kind: str, machine: PropertyMap, precision: str = "f32"
+) -> Decision:
     """The one decision of a kind that scheduling the model for a machine takes."""
-    (found,) = [d for d in scheduled(model, machine).decisions if d.kind == kind]
+    (found,) = [
+        d for d in scheduled(model, machine, precision=precision).decisions if d.kind == kind
+    ]
     return found
 
 
@@ -118,3 +125,17 @@ def test_every_way_that_could_be_measured_has_a_place_of_its_own(name: str) -> N
         assert ways.keys() <= choice.places.keys(), choice.subject
         assert len({choice.places[way] for way in ways}) == len(ways), choice.subject
         assert len({len(place) for place in choice.places.values()}) == 1
+
+
+@pytest.mark.parametrize(
+    "lacking, chosen", [((), "amx.panel16"), (("matrix.bf16",), "fma.panel16")]
+)
+def test_without_amx_products_of_bf16_run_in_vectors(lacking: tuple[str, ...], chosen: str) -> None:
+    """The processor with AMX has slower dot products than multiply-adds, so that these are next."""
+    known = map_for_arch("x86-64-v4-amx").map
+    capabilities = {k: v for k, v in known.capabilities.items() if k not in lacking}
+    machine = replace(known, capabilities=MappingProxyType(capabilities))
+    found = decided(product(512, 2048, 1024), "instruction", machine, "bf16")
+    assert found.chosen == chosen
+    assert ("amx.bf16 2.64e+13 FLOP/s" in found.because) == (not lacking)
+    assert found.because.startswith("bf16 is asked for; fma.f32 1.43e+12 FLOP/s, dot.bf16 9.2e+11")

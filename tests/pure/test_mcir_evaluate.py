@@ -32,6 +32,8 @@ from unistack_aot.mcir.nodes import (
     View,
     When,
 )
+from unistack_aot.mcir.parse import parse_kernel
+from unistack_aot.mcir.text import print_kernel
 
 R, J, K, N = (symbol(name) for name in "ijkN")
 
@@ -154,6 +156,22 @@ def test_contract_and_drain_stream_over_depth() -> None:
         ),
     )
     np.testing.assert_array_equal(run(body, (5, 3), {"a": a, "b": b}), a @ b)
+
+
+def test_contract_rounds_the_operand_that_says_so() -> None:
+    """1 + 2^-9 has more bits than bf16 holds; read back from text, so that the text says it too."""
+    text = """kernel k(a: f32[2, 3] far, b: f32[3, 2] far) -> y: f32[2, 2] far {
+      t: f32[2, 2] reg = 0.0
+      t[m in 0 ..+ 2, n in 0 ..+ 2] += contract(bf16(a[m, k]), b[k, n]) over k in 3 via dot
+      drain t[m in 0 ..+ 2, n in 0 ..+ 2] as v {
+        y[m, n] = v
+      }
+    }"""
+    kernel = parse_kernel(text)
+    assert "contract(bf16(a[m, k]), b[k, n])" in print_kernel(kernel)
+    fine = np.full((2, 3), 1 + 2**-9, np.float32)
+    found = evaluate_kernel(kernel, {"a": fine, "b": np.eye(3, 2, dtype=np.float32)}, {})["y"]
+    np.testing.assert_array_equal(found, np.ones((2, 2), np.float32))
 
 
 def test_nested_fold_is_evaluated_per_point() -> None:

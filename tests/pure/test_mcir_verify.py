@@ -98,6 +98,10 @@ BAD = {
         "t: f32[4, 8] reg\nt[m in 0 ..+ 4, n in 0 ..+ 8] += contract(x[n, k], x[n, k]) over k in 8 via fma",
         "operand x depends on n",
     ),
+    "rounded integers": (
+        "t: f32[4, 8] reg\nt[m in 0 ..+ 4, n in 0 ..+ 8] += contract(bf16(ids[k]), x[n, k]) over k in 8 via dot",
+        "ids of i64 is rounded to bf16",
+    ),
     "filled registers": (
         "t: f32[4, 8] reg\nfill t[m in 0 ..+ 4, n in 0 ..+ 8] <- x[m, n]",
         "cannot fill t together",

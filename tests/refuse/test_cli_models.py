@@ -131,7 +131,7 @@ def test_unknown_dimension(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
             ["--target", "cpu:z80"],
             (
                 "no instruction-set level is called 'z80'\n"
-                "  do: use one of x86-64-v2, x86-64-v3, x86-64-v4, aarch64"
+                "  do: use one of x86-64-v2, x86-64-v3, x86-64-v4, x86-64-v4-bf16, x86-64-v4-amx, aarch64"
             ),
         ),
         (

@@ -51,11 +51,7 @@ def can_tile_panels(
 
 
 def panels_tiled(
-    kernel: Kernel,
-    site: Site | No,
-    blocks: Blocks,
-    ranges: Ranges,
-    via: PanelInstruction = FMA,
+    kernel: Kernel, site: Site | No, blocks: Blocks, ranges: Ranges, via: PanelInstruction = FMA
 ) -> Kernel:
     """The contraction over packed panels as tasks of rows and panels, in blocks that stay near.
 
@@ -93,9 +89,8 @@ def panels_tiled(
     inside = ranges_of(site, site.depth, ranges)
     # bounds of the row axes are known before they become parts of one row number
     a = _view(site.a, {}, inside)
-    rounded = via.dtype if via.gathered else None
-    index = tuple(simplify(substitute(e, env), inside) for e in a.index)
-    a = replace(a, index=index, rounded=rounded)
+    a = replace(a, index=tuple(simplify(substitute(e, env), inside) for e in a.index))
+    a = replace(a, rounded=via.dtype if via.gathered else None)
     b = _view(site.b, env, {})
     near = (blocks.row_block, blocks.panel_group * PANEL, blocks.depth_block)
     contract = Contract("tile", a, b, rows, cols, site.depth, via.name, near)

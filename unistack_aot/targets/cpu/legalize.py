@@ -52,12 +52,8 @@ from unistack_aot.schedule.panel_blocks import (
 )
 from unistack_aot.schedule.panel_packing import PACK, pack_constant, packed_shape
 from unistack_aot.schedule.panel_tiles import TILE_PANELS
-<<<<<<< HEAD
-from unistack_aot.schedule.panels import Blocks, Depth, depth_of
-from unistack_aot.schedule.query_blocks import query_blocks
-=======
 from unistack_aot.schedule.panels import Blocks, Depth, PanelInstruction, depth_of
->>>>>>> 38efadb (CPU levels with AVX512-BF16 and AMX: products of bf16 by dot products of pairs or tile registers, rows gathered and rounded near)
+from unistack_aot.schedule.query_blocks import query_blocks
 from unistack_aot.schedule.recurrences import step_weights
 from unistack_aot.schedule.winograd import (
     TILE_WINOGRAD,
@@ -337,7 +333,6 @@ class Legalizer:
         return replace(kernel, params=params, body=rename_buffers(kernel.body, {operand: name}))
 
     def oriented(self, kernel: Kernel, site: Site) -> Site:
-<<<<<<< HEAD
         """Constants, or else the operand that holds the result's last axis, go to the right (packed) side.
 
         A copy that is only considered has no buffer yet; it is no constant.
@@ -345,11 +340,6 @@ class Legalizer:
         known = (self.buffers.get(f.load.buffer) for f in (site.a, site.b))
         left, right = (held is not None and held.kind is Kind.CONSTANT for held in known)
         if left and not right:
-=======
-        """Constants, or else the operand that holds the result's last axis, go to the right (packed) side."""
-        left, right = (self.buffers.get(f.load.buffer) for f in (site.a, site.b))
-        if _is_constant(left) and not _is_constant(right):
->>>>>>> dd7c6f7 (CPU levels with AVX512-BF16 and AMX: products of bf16 by dot products of pairs or tile registers, rows gathered and rounded near)
             return site.swapped()
         return site
 
@@ -397,32 +387,6 @@ class Legalizer:
         return closed(kernel, Launch(kernel, (), launch.origins, "pack"))
 
 
-<<<<<<< HEAD
-=======
-def _is_constant(buffer: Buffer | None) -> bool:
-    """None stands for an operand's copy that is not decided yet."""
-    return buffer is not None and buffer.kind is Kind.CONSTANT
-
-
-def query_blocks(site: AttentionSite) -> list[tuple[int, int]]:
-    """Rows and keys at a time, the usual ones first: no more than there are, in whole steps."""
-    rows, keys = (
-        _steps(axis.extent, sizes)
-        for axis, sizes in ((site.rows, QUERY_ROWS), (site.keys, KEY_TILES))
-    )
-    return [(r, k) for r in rows for k in keys]
-
-
-def _steps(extent: Dim, sizes: tuple[int, ...]) -> list[int]:
-    """The usual size, then those that cut an extent otherwise: the parts, and the least that takes all of it."""
-    usual, *others = sizes
-    if not isinstance(extent, int):
-        return list(sizes)
-    whole = min((size for size in sorted(sizes) if size >= extent), default=extent)
-    return [usual, *(n for n in others if n < extent or usual < extent <= n == whole)]
-
-
->>>>>>> 38efadb (CPU levels with AVX512-BF16 and AMX: products of bf16 by dot products of pairs or tile registers, rows gathered and rounded near)
 def attention_fits(kernel: Kernel, site: AttentionSite, ranges: Ranges) -> Yes | No:
     """The tile instruction takes f32 rows whose depth and values are contiguous."""
     inside = dict(ranges)

@@ -125,6 +125,7 @@ def _variant(
         steps=source.steps,
         needs=source.needs,
         weights=("weights.safetensors",),
+        demands=source.demands,
     )
     variant = replace(variant, certificates=certificates(variant, sizes))
     launches, machine = len(variant.launches), request.on(target.machine(request.level))

@@ -34,9 +34,13 @@ def _imported(model: str) -> tuple[Graph, object, dict[str, tuple[int, int | Non
     return graph, imported.origins, dict(imported.ranges)
 
 
-def shipped(model: str, level: str, precision: str) -> tuple[Source, bytes]:
-    """The text and machine code that a package would hold: scheduled again where a first choice spills."""
-    graph, origins, ranges = _imported(model)
+def shipped(model: str, level: str, precision: str, top: int | None = None) -> tuple[Source, bytes]:
+    """The text and machine code that a package would hold: scheduled again where a first choice spills.
+
+    `top` is the largest size that open dimensions are declared to have.
+    """
+    graph, origins, found = _imported(model)
+    ranges = {name: (low, high or top) for name, (low, high) in found.items()}
     program, constants = lower_graph(graph, origins)  # type: ignore[arg-type]
     dims = {name: k for k, name in enumerate(ranges)}
     avoid: tuple[Avoided, ...] = ()

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.build import emulator_worker
 from unistack_aot.artifact import manifest
-from unistack_aot.base.symbolic import evaluate, parse
+from unistack_aot.base.symbolic import Ranges, evaluate, parse
 from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.mcir.canonical import closed
 from unistack_aot.mcir.nodes import Access, Kernel
@@ -41,8 +41,9 @@ def decide(
     arch: str = "sm_80",
     precision: str = "f32",
     constants: Mapping[str, Array] | None = None,
+    ranges: Ranges | None = None,
 ) -> Decided:
-    """What a naive kernel becomes; `constants` are the parameters whose content is known."""
+    """What a naive kernel becomes; `constants` are the parameters whose content is known, `ranges` of dimensions."""
     known = dict(constants or {})
     buffers = tuple(
         Buffer(
@@ -56,12 +57,12 @@ def decide(
     )
     launch = closed(kernel, Launch(kernel, ()))
     program = Program("test", buffers, (launch,))
-    done, kept, _ = legalize(program, known, {}, machine_for_arch(arch), precision)
+    done, kept, _ = legalize(program, known, ranges or {}, machine_for_arch(arch), precision)
     launches = tuple(done.launches())
     for each in launches:
         verify_kernel(each.kernel, SCHEDULED)
     texts = tuple(
-        kernel_text(f"{name}_{k}", each.kernel, {}, ()) for k, each in enumerate(launches)
+        kernel_text(f"{name}_{k}", each.kernel, ranges or {}, ()) for k, each in enumerate(launches)
     )
     named = {b.name: kept[b.constant] for b in done.buffers if b.constant is not None}
     return Decided(launches, texts, named)

@@ -46,11 +46,14 @@ def test_precisions(precision: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("level", GENERATIONS)
 @pytest.mark.parametrize("precision", ["tf32", "f16", "bf16"])
-def test_convolutions_of_symbolic_sizes_run_in_tiles(level: str, precision: str) -> None:
+@pytest.mark.parametrize("top", [None, 1 << 16], ids=["32 bits", "64 bits"])
+def test_convolutions_of_symbolic_sizes_run_in_tiles(
+    top: int | None, level: str, precision: str
+) -> None:
     """From 8 channels on, transposed ones too: the choices of the cost model stand, since none spills for good."""
     if level == "sm_75" and precision != "f16":
         pytest.skip("sm_75 has matrix instructions for f16 only")
-    source, _ = shipped("unet_small_dynamic", level, precision)
+    source, _ = shipped("unet_small_dynamic", level, precision, top)
     ways = {
         name.removesuffix("/conv"): source.ways[kernel.symbol].partition(".")[0]
         for kernel in source.kernels

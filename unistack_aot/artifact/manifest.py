@@ -32,10 +32,14 @@ class Dim:
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What the dimensions of a run must satisfy beside their ranges: ``value`` is not negative."""
+    """What the dimensions of a run must satisfy beside their ranges: ``value`` is not negative.
+
+    ``hint`` says what to do otherwise, if giving arrays of other sizes is not all.
+    """
 
     value: str
     sentence: str
+    hint: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +267,7 @@ class Variant:
     weights: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()
     certificates: tuple[Certificate, ...] = ()
+    demands: tuple[Demand, ...] = ()
 
     @property
     def launches(self) -> tuple[Launch, ...]:

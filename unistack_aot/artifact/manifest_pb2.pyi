@@ -1,7 +1,8 @@
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from typing import ClassVar as _ClassVar, Iterable as _Iterable, Mapping as _Mapping, Optional as _Optional, Union as _Union
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
@@ -44,12 +45,14 @@ class Dim(_message.Message):
     def __init__(self, name: _Optional[str] = ..., low: _Optional[int] = ..., typical: _Optional[int] = ..., high: _Optional[int] = ...) -> None: ...
 
 class Demand(_message.Message):
-    __slots__ = ("value", "sentence")
+    __slots__ = ("value", "sentence", "hint")
     VALUE_FIELD_NUMBER: _ClassVar[int]
     SENTENCE_FIELD_NUMBER: _ClassVar[int]
+    HINT_FIELD_NUMBER: _ClassVar[int]
     value: str
     sentence: str
-    def __init__(self, value: _Optional[str] = ..., sentence: _Optional[str] = ...) -> None: ...
+    hint: str
+    def __init__(self, value: _Optional[str] = ..., sentence: _Optional[str] = ..., hint: _Optional[str] = ...) -> None: ...
 
 class Tensor(_message.Message):
     __slots__ = ("name", "dtype", "shape")
@@ -92,7 +95,7 @@ class Tolerance(_message.Message):
     def __init__(self, output: _Optional[str] = ..., relative: _Optional[float] = ..., absolute: _Optional[float] = ...) -> None: ...
 
 class Variant(_message.Message):
-    __slots__ = ("target", "code", "needs", "weights", "buffers", "kernels", "steps", "measured", "certificates")
+    __slots__ = ("target", "code", "needs", "weights", "buffers", "kernels", "steps", "measured", "certificates", "demands")
     TARGET_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     NEEDS_FIELD_NUMBER: _ClassVar[int]
@@ -102,6 +105,7 @@ class Variant(_message.Message):
     STEPS_FIELD_NUMBER: _ClassVar[int]
     MEASURED_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATES_FIELD_NUMBER: _ClassVar[int]
+    DEMANDS_FIELD_NUMBER: _ClassVar[int]
     target: str
     code: str
     needs: _containers.RepeatedScalarFieldContainer[str]
@@ -111,7 +115,8 @@ class Variant(_message.Message):
     steps: _containers.RepeatedCompositeFieldContainer[Step]
     measured: _containers.RepeatedCompositeFieldContainer[Measured]
     certificates: _containers.RepeatedCompositeFieldContainer[Certificate]
-    def __init__(self, target: _Optional[str] = ..., code: _Optional[str] = ..., needs: _Optional[_Iterable[str]] = ..., weights: _Optional[_Iterable[str]] = ..., buffers: _Optional[_Iterable[_Union[Buffer, _Mapping]]] = ..., kernels: _Optional[_Iterable[_Union[Kernel, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., measured: _Optional[_Iterable[_Union[Measured, _Mapping]]] = ..., certificates: _Optional[_Iterable[_Union[Certificate, _Mapping]]] = ...) -> None: ...
+    demands: _containers.RepeatedCompositeFieldContainer[Demand]
+    def __init__(self, target: _Optional[str] = ..., code: _Optional[str] = ..., needs: _Optional[_Iterable[str]] = ..., weights: _Optional[_Iterable[str]] = ..., buffers: _Optional[_Iterable[_Union[Buffer, _Mapping]]] = ..., kernels: _Optional[_Iterable[_Union[Kernel, _Mapping]]] = ..., steps: _Optional[_Iterable[_Union[Step, _Mapping]]] = ..., measured: _Optional[_Iterable[_Union[Measured, _Mapping]]] = ..., certificates: _Optional[_Iterable[_Union[Certificate, _Mapping]]] = ..., demands: _Optional[_Iterable[_Union[Demand, _Mapping]]] = ...) -> None: ...
 
 class Measured(_message.Message):
     __slots__ = ("dim", "buffer")
@@ -281,7 +286,7 @@ class Scanned(_message.Message):
     slice: int
     axis: int
     reverse: bool
-    def __init__(self, stacked: _Optional[int] = ..., slice: _Optional[int] = ..., axis: _Optional[int] = ..., reverse: bool = ...) -> None: ...
+    def __init__(self, stacked: _Optional[int] = ..., slice: _Optional[int] = ..., axis: _Optional[int] = ..., reverse: _Optional[bool] = ...) -> None: ...
 
 class Copy(_message.Message):
     __slots__ = ("source", "target")
@@ -297,7 +302,7 @@ class Fill(_message.Message):
     ONCE_FIELD_NUMBER: _ClassVar[int]
     buffer: int
     once: bool
-    def __init__(self, buffer: _Optional[int] = ..., once: bool = ...) -> None: ...
+    def __init__(self, buffer: _Optional[int] = ..., once: _Optional[bool] = ...) -> None: ...
 
 class Refuse(_message.Message):
     __slots__ = ("buffer", "reason")

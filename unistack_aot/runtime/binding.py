@@ -11,8 +11,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from unistack_aot.artifact.manifest import Demand, Manifest, Tensor
 from unistack_aot.artifact.manifest import Dim as Range
-from unistack_aot.artifact.manifest import Manifest, Tensor
 from unistack_aot.base.dtypes import parse_dtype
 from unistack_aot.base.errors import BadInput
 from unistack_aot.base.symbolic import Dim, evaluate, linear_split, parse, symbols
@@ -34,11 +34,17 @@ class Input:
 class Signature:
     """The inputs of a model; `collect` and `bind` turn feeds into arrays and dimension values."""
 
-    def __init__(self, manifest: Manifest, from_device: Callable[[object, str], Array]) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        from_device: Callable[[object, str], Array],
+        more: tuple[Demand, ...] = (),
+    ) -> None:
+        """`more` are demands of the variant that runs, beside those of the model."""
         self.inputs = tuple(_input(tensor) for tensor in manifest.inputs)
         self.ranges = {dim.name: dim for dim in manifest.dims}
         self._names = frozenset(item.name for item in self.inputs)
-        self.demands = tuple((parse(d.value), d.sentence) for d in manifest.demands)
+        self.demands = tuple((parse(d.value), d) for d in (*manifest.demands, *more))
         self._from_device = from_device
 
     def collect(self, feeds: object) -> list[Array]:
@@ -87,10 +93,11 @@ class Signature:
                     hint="compile the model with a fixed value for it",
                 )
             _check_range(dim, dims[name], source[name])
-        for value, sentence in self.demands:
+        for value, demand in self.demands:
             if evaluate(value, dims) < 0:
                 bound = ", ".join(f"{name} = {dims[name]}" for name in sorted(symbols(value)))
-                raise BadInput(f"{sentence}; here {bound}", hint="give arrays of other sizes")
+                hint = demand.hint or "give arrays of other sizes"
+                raise BadInput(f"{demand.sentence}; here {bound}", hint=hint)
         return {name: dims[name] for name in self.ranges}
 
     def _bind_axis(

@@ -62,7 +62,7 @@ class Session:
         self.variant: Variant = chosen.program.variant
         self._program = chosen.program
         self._program.poison = poison
-        self._signature = Signature(package.manifest, device_array)
+        self._signature = Signature(package.manifest, device_array, self.variant.demands)
         self._names = tuple(item.name for item in self._signature.inputs)
         self._plans: OrderedDict[tuple[tuple[int, ...], ...], Any] = OrderedDict()
         self._lock = Lock()

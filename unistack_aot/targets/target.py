@@ -81,7 +81,8 @@ class Scheduled:
 class Source:
     """Generated text by file name, and what the manifest says of its kernels.
 
-    `ways` names, by kernel symbol, the choice that scheduling could make otherwise.
+    `ways` names, by kernel symbol, the choice that scheduling could make otherwise; `demands` are what dimensions must
+    satisfy for this text.
     """
 
     files: tuple[tuple[str, str], ...]
@@ -90,6 +91,7 @@ class Source:
     steps: tuple[manifest.Step, ...]
     needs: tuple[str, ...]
     ways: Mapping[str, str] = field(default_factory=dict[str, str])
+    demands: tuple[manifest.Demand, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

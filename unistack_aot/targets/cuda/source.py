@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from unistack_aot.artifact import manifest
 from unistack_aot.base.dtypes import DType
-from unistack_aot.base.symbolic import Dim, Ranges, bounds, text
+from unistack_aot.base.symbolic import Dim, Ranges, text
+from unistack_aot.base.verdict import No
 from unistack_aot.codegen.ctree import Block, CNode, Comment, Directive, Line, render
 from unistack_aot.codegen.expr import Addresses, Printer, identifier, size_name
 from unistack_aot.codegen.kernel import KernelWriter, dimensions
@@ -17,6 +18,7 @@ from unistack_aot.mcir.nodes import Access, Attend, Contract, Kernel, Loop, Role
 from unistack_aot.mcir.transform import walk
 from unistack_aot.schedule.steps import launched_steps
 from unistack_aot.targets.cuda.dialect import NARROW, WIDE
+from unistack_aot.targets.cuda.indices import narrowed
 from unistack_aot.targets.cuda.printer import DevicePrinter, grid_loops
 from unistack_aot.targets.cuda.spills import LOOPS, LoopWay
 
@@ -25,17 +27,17 @@ KINDS: dict[Access, manifest.ParamKind] = {
     Access.OUT: "out",
     Access.INOUT: "inout",
 }
-MOST_OFFSET = (1 << 31) - 1
 
 
 @dataclass(frozen=True, slots=True)
 class KernelText:
-    """One kernel as CUDA C++, what it needs besides, and how it is launched."""
+    """One kernel as CUDA C++, what it needs besides, how it is launched; `narrow` are sizes that must fit 32 bits."""
 
     definition: str
     monoids: dict[str, tuple[str, tuple[DType, ...]]]
     described: manifest.Kernel
     way: str
+    narrow: tuple[Dim, ...] = ()
 
 
 def kernel_text(
@@ -50,7 +52,8 @@ def kernel_text(
 
     `roomy`: it may have all registers that a group can have, even if few groups are resident then.
     """
-    narrow = offsets_fit(kernel, ranges)
+    asked = narrowed(kernel, ranges)
+    narrow = not isinstance(asked, No)
     target = DevicePrinter(NARROW if narrow else WIDE, kernel)
     writer = KernelWriter(kernel, target, ranges)
     steps, inside = launched_steps(kernel)
@@ -87,7 +90,7 @@ def kernel_text(
         far_bytes=text(far_bytes(kernel)),
         steps="" if steps is None else text(steps.extent),
     )
-    return KernelText(render(nodes), target.monoids, described, way)
+    return KernelText(render(nodes), target.monoids, described, way, asked if narrow else ())
 
 
 def way_of(kernel: Kernel) -> str:
@@ -129,15 +132,6 @@ def prototype(symbol: str, kernel: Kernel, target: DevicePrinter, roomy: bool) -
         sizes.append(f"const {dialect.index_type} {identifier(steps.var)}")
     bound = f"__launch_bounds__({kernel.group}{', 1' if roomy else ''})"
     return f'extern "C" __global__ void {bound} {symbol}({", ".join((*pointers, *sizes))})'
-
-
-def offsets_fit(kernel: Kernel, ranges: Ranges) -> bool:
-    """Whether every offset of every buffer fits a 32-bit integer for all sizes the dimensions may take."""
-    for param in kernel.params:
-        top = bounds(param.layout.elements(param.shape), ranges)[1]
-        if top is None or top > MOST_OFFSET // 2:
-            return False
-    return True
 
 
 def scratch_bytes(target: DevicePrinter) -> int:

@@ -22,6 +22,7 @@ from unistack_aot.targets.cuda.build import (
     resources,
     scratch_folder,
 )
+from unistack_aot.targets.cuda.indices import demand, largest
 from unistack_aot.targets.cuda.legalize import legalize
 from unistack_aot.targets.cuda.parts import parts
 from unistack_aot.targets.cuda.sass import listings
@@ -102,7 +103,9 @@ class DeviceTarget:
         kernels = tuple(each.described for each in texts)
         needs = (_generation(request.level),)
         ways = {each.described.symbol: each.way for each in texts}
-        return Source(files, kernels, exported.buffers, exported.steps, needs, ways)
+        asked = largest((size for each in texts for size in each.narrow), request.ranges)
+        demands = tuple(map(demand, asked))
+        return Source(files, kernels, exported.buffers, exported.steps, needs, ways, demands)
 
     def build(self, source: Source, request: Request, progress: Progress) -> bytes:
         """Run the tool chain on the unit; an error if a kernel spills registers."""

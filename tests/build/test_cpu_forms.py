@@ -11,6 +11,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tests.build.cpu_graphs import levels_here
+from unistack_aot.artifact.reader import open_package
 from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.mcir.winograd import FORMS, Form, recovered, transformed
@@ -144,6 +145,25 @@ def test_products_that_no_tile_takes(tmp_path: Path) -> None:
     forms.add("MatMul", column, forms.weight(1, 4))
     forms.add("Conv", image, forms.weight(2, 32, 1, 1))
     forms.check(tmp_path)
+
+
+@pytest.mark.parametrize("first, last, tiled", [(32, 64, True), (16, 40, False), (8, 40, False)])
+def test_windows_over_some_channels(first: int, last: int, tiled: bool, tmp_path: Path) -> None:
+    """A slice in whole blocks of channels is read where it lies, in tiles; other slices as before."""
+    forms = Forms()
+    image, ends = forms.given("image", 1, 16, 12, 12), np.asarray([[first], [last], [1]])
+    for name, value in zip(("first", "last", "axis"), ends, strict=True):
+        forms.weights.append(numpy_helper.from_array(value, name))
+    wide = forms.add("Conv", image, forms.weight(64, 16, 3, 3), pads=[1] * 4)
+    forms.nodes.append(helper.make_node("Slice", [wide, "first", "last", "axis"], ["part"]))
+    forms.outputs.clear()
+    forms.add("Conv", "part", forms.weight(32, last - first, 3, 3), pads=[1] * 4)
+    forms.add("Conv", "part", forms.weight(32, last - first, 3, 3), pads=[1] * 4, strides=[2, 2])
+    forms.check(tmp_path)
+    level = levels_here()[-1]
+    decisions = open_package(tmp_path / "forms.pkg").document("lock.json")["decisions"]
+    ways = [d for d in decisions[f"cpu:{level}"] if d["what"] in ("blocks", "algorithm")]
+    assert len(ways) == (3 if tiled else 1)
 
 
 def test_slices_of_a_large_constant(tmp_path: Path) -> None:

@@ -174,11 +174,17 @@ def split_axes(site: Site, layout: Layout) -> tuple[Axis, ...]:
 
 
 def blocked_axis(site: Site, layout: Layout) -> Axis | None:
-    """The summed axis that indexes the blocked axis of the left operand."""
+    """The summed axis that indexes the blocked axis of the left operand: all of it, or whole blocks of it (a slice)."""
     if layout.block is None:
         return None
-    entry = site.a.load.index[layout.block[0]]
-    return next((a for a in site.depth if entry == symbol(a.var)), None)
+    place, size = layout.block
+    entry = _dim(site.a.load.index[place])
+    for axis in site.depth:
+        first = entry - symbol(axis.var)
+        whole = isinstance(first, int) and isinstance(axis.extent, int)
+        if first == 0 or (whole and first % size == 0 and axis.extent % size == 0):
+            return axis
+    return None
 
 
 def ranges_of(site: Site, axes: tuple[Axis, ...], ranges: Ranges) -> dict[str, Any]:

@@ -71,6 +71,25 @@ kernel heads(q: f32[4, 504, 64] far, k: f32[4, 512, 64] far, v: f32[4, 512, 64] 
   }
 }
 """
+WINDOWS = """
+kernel windows(
+    x: f32[1, 32, 9, 11] far block(1, 16), w: f32[32, 1, 3, 3] far block(0, 16)
+) -> y: f32[1, 32, 7, 9] far block(1, 16) {
+  for c in 2 role=grid, i in 7 role=grid, j in 9 role=ROLE, l in 16 role=vector {
+    s = fold sum over m in 3, n in 3 of x[0, 16*c + l, i + m, j + n] * w[16*c + l, 0, m, n]
+    y[0, 16*c + l, i, j] = s
+  }
+}
+"""
+MOMENTS = """
+kernel moments(x: f32[64, 4096] far) -> y: f32[64] far, z: f32[64] far {
+  for i in 64 role=grid {
+    n, mean, m2 = fold moments over j in 4096 role=vector of x[i, j]
+    y[i] = mean
+    z[i] = m2
+  }
+}
+"""
 LOOPS_OF_HEADS = """
 kernel heads(q: f32[H, M, 64] far, k: f32[H, N, 64] far, v: f32[H, N, 64] far) -> y: f32[H, M, 64] far {
   for h in H, m in M {
@@ -221,6 +240,29 @@ def test_scores_that_outgrow_the_first_cache_come_from_the_second() -> None:
     scores = 4 * 504 * 512 * 7 * 4
     assert seconds_of(near, "l2") == 0
     assert seconds_of(far, "l2") > scores / CPU.bandwidth("l2", 1).value
+
+
+def test_pixels_of_a_row_share_the_weights_of_their_windows() -> None:
+    slow = with_entries(CPU, l1_bandwidth_one=CPU.bandwidth("l1", 1).value / 10)
+    row, apart = (predict_kernel(kernel(WINDOWS, ROLE=r), slow, units=1) for r in ("seq", "map"))
+    products, stored = 2 * 7 * 9 * 16 * 9, 2 * 7 * 9 * 16
+    loads = products * 4 / slow.bandwidth("l1", 1).value  # of the image alone
+    rest = stored * 4 / slow.bandwidth("l1", 1).value
+    assert seconds_of(row, "l1") == pytest.approx(loads + rest, rel=0.01)
+    assert seconds_of(apart, "l1") == pytest.approx(2 * loads + rest, rel=0.01)
+
+
+def test_a_division_under_a_condition_waits_for_it() -> None:
+    found = predict_kernel(kernel(MOMENTS), CPU, units=1)
+    later = with_entries(CPU, clock=CPU.map.need("clock").value / 2)  # 4 cycles an operation
+    slowed = predict_kernel(kernel(MOMENTS), later, units=1)
+    assert found.dominant.name == "chain"
+    # x - mean, its test, the division, the product and the sum, for every 16 of 4096 elements of 64 rows
+    steps = 64 * 4096 / 16 * (1 + 1 + 1 + 4 + 1 + 1)
+    assert seconds_of(found, "chain") == pytest.approx(
+        steps * 4 / CPU.map.need("clock").value, rel=0.05
+    )
+    assert seconds_of(slowed, "chain") == pytest.approx(2 * seconds_of(found, "chain"), rel=0.05)
 
 
 def blocks_of(machine: Machine, heads: int, rows: int, keys: int) -> tuple[int, int]:

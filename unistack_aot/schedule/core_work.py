@@ -72,6 +72,20 @@ def core_work(kernel: Kernel, machine: Machine) -> Work:
     return core.work
 
 
+def row_of_windows(loop: Loop) -> bool:
+    """Whether iterations of a loop sum windows of a few lanes: a row of pixels of a depthwise convolution.
+
+    Its pixels are summed side by side (ua/conv.h), so that a weight is loaded once for many.
+    """
+    lanes = loop.body[0] if len(loop.body) == 1 and loop.role is Role.SEQ else None
+    if not isinstance(lanes, Loop) or lanes.role is not Role.VECTOR or lanes.extent != PANEL:
+        return False
+    fold = lanes.body[0]
+    if not isinstance(fold, Fold) or fold.monoid != "sum" or fold.body:
+        return False
+    return all(isinstance(axis.extent, int) for axis in fold.axes)
+
+
 class Core(Extents):
     """One core at work on one kernel."""
 
@@ -83,6 +97,7 @@ class Core(Extents):
         self.work.entries.update(self.rates.entries)
         self.pending: dict[str, Contract] = {}
         self.tasks = 0  # of the loops over tasks around; 0 outside of them
+        self.pixels = ""  # the loop whose iterations share what does not change along it, in registers
 
     # --- statements ---------------------------------------------------------------------------------
 
@@ -123,6 +138,7 @@ class Core(Extents):
         if loop.role is Role.GRID:
             self.share(max(1, count), times)
         folds = any(isinstance(s, Fold) for s in loop.body)
+        self.pixels = loop.var if row_of_windows(loop) else self.pixels
         self.inside(loop.var, loop.extent)
         if all(isinstance(s, Let | Store) for s in loop.body):
             self.points(loop.body, loop.var, count, loop.role is Role.VECTOR, times)
@@ -131,6 +147,7 @@ class Core(Extents):
         else:
             self.body(loop.body, times * count)
         self.tasks = around
+        self.pixels = "" if self.pixels == loop.var else self.pixels
 
     def share(self, count: int, times: float) -> None:
         """Tasks for cores: those of nested loops multiply, and cores meet once for all of them."""
@@ -183,7 +200,8 @@ class Core(Extents):
         for access in found.values():
             stride = access.stride(var) if var is not None else None
             size = dtypes[access.buffer].bytes
-            if stride == 0 and not access.write:
+            shared = self.pixels and access.stride(self.pixels) == 0
+            if (stride == 0 or shared) and not access.write:
                 continue
             if wide and stride == 1:
                 moved += size
@@ -274,7 +292,7 @@ class Core(Extents):
     def fold_point(self, fold: Fold, var: str | None, wide: bool) -> Point:
         """One point of a fold: its values and the merge."""
         point = self.point((replace(fold, axes=(), body=()),), var, wide)
-        merge = merge_cost(fold)
+        merge = 0.0 if self.pixels else merge_cost(fold)  # there the sum is part of a multiply-add
         width = 4 / self.rates.lane_bytes if wide else self.rates.single
         return replace(point, instructions=point.instructions + merge * width)
 

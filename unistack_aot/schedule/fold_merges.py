@@ -18,17 +18,38 @@ def merge_cost(fold: Fold) -> float:
 
 
 def chain_of(fold: Fold) -> float:
-    """Dependent operations from a state to the same state one merge later."""
+    """Dependent operations from a state to the same state one merge later.
+
+    Vectors choose by a mask on the last operation of a branch, which costs nothing; what divides in a branch runs under
+    the mask, and waits for it.
+    """
     longest = 0.0
     for k, result in enumerate(merge(fold)):
         depth: dict[Scalar, float] = {}
         for node in postorder(result):
-            own = FUNCTIONS[node.fn].cost if isinstance(node, Call) else 0.0
+            own = _cost(node)
             below = [depth[c] for c in children(node) if depth[c] >= 0]
+            if isinstance(node, Call) and node.fn == "where" and depth[node.args[0]] >= 0:
+                below.append(depth[node.args[0]] + max(map(_from_division, node.args[1:])))
             started = isinstance(node, Name) and node.name == f"a{k}"
             depth[node] = 0.0 if started else max(below) + own if below else -1.0
         longest = max(longest, depth[result])
     return longest
+
+
+def _cost(node: Scalar) -> float:
+    """Operations of a node in a chain."""
+    return FUNCTIONS[node.fn].cost if isinstance(node, Call) and node.fn != "where" else 0.0
+
+
+def _from_division(value: Scalar) -> float:
+    """The longest path of operations from a division to a value; 0 without one."""
+    found: dict[Scalar, float] = {}
+    for node in postorder(value):
+        below = max((found[c] for c in children(node)), default=0.0)
+        divides = isinstance(node, Call) and node.fn == "div"
+        found[node] = below + _cost(node) if below or divides else 0.0
+    return found[value]
 
 
 def merge(fold: Fold) -> tuple[Scalar, ...]:

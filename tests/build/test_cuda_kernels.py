@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.build.device_kernels import Decided, decide, image_text, run_case
+from unistack_aot.aicf.types import TensorType, TupleType
 from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.ir.scalar import Load
 from unistack_aot.mcir.counts import count
@@ -244,38 +245,62 @@ def test_recurrence_is_spread_over_rows_and_warps() -> None:
     assert counters.load.efficiency > 0.8
 
 
+def results_of(op: Recurrence, kinds: Sequence[TensorType]) -> tuple[Param, ...]:
+    """What a recurrence writes."""
+    found = op.infer(*kinds)
+    types = found.items if isinstance(found, TupleType) else (found,)
+    return tuple(Param(f"y{k}", t.dtype, t.shape, Access.OUT) for k, t in enumerate(types))
+
+
+def test_steps_of_two_parts_are_spread_over_rows() -> None:
+    """Where launches cost more: a group per row, whose workers wait for each other between the parts."""
+    op = Gru()
+    types = ("f32[3, 5, 192]", "f32[192, 64]", "f32[5, 64]")
+    kinds = tuple(parse_type(t) for t in types)
+    args = tuple(Param(f"a{k}", t.dtype, t.shape) for k, t in enumerate(kinds))
+    case = decide(op.lower(args, results_of(op, kinds)), "k")
+    (described,) = (text.described for text in case.texts)
+    assert (described.steps, described.grid[0]) == ("", "5")
+    arrays = tuple(0.2 * a for a in drawn(*types))
+    feeds = {f"a{k}": a for k, a in enumerate(arrays)}
+    for order in (0, 1):
+        found, counters = run_case(image_text({"k": case}), case, feeds, {}, order=order)
+        for k, want in enumerate(op.reference(*arrays)):
+            np.testing.assert_allclose(found[f"y{k}"], want, rtol=1e-4, atol=1e-6)
+        assert_asked(case, counters)
+
+
 @pytest.mark.parametrize(
-    ("op", "types", "results"),
+    ("op", "types", "launches"),
     [
-        (Lstm(), ("f32[3, 1, 512]", "f32[512, 128]", "f32[1, 128]", "f32[1, 128]"), 2),
+        (Lstm(), ("f32[3, 1, 512]", "f32[512, 128]", "f32[1, 128]", "f32[1, 128]"), 1),
         (
             Lstm(lengths=True),
             ("f32[4, 2, 512]", "f32[512, 128]", "f32[2, 128]", "f32[2, 128]", "i32[2]"),
-            2,
+            1,
         ),
         (
             Gru(reset_after=True),
             ("f32[3, 1, 480]", "f32[480, 160]", "f32[1, 160]", "f32[160]"),
             1,
         ),
+        (Gru(), ("f32[3, 1, 768]", "f32[768, 256]", "f32[1, 256]"), 2),
+        (Gru(lengths=True), ("f32[4, 3, 768]", "f32[768, 256]", "f32[3, 256]", "i32[3]"), 2),
         (Rnn(), ("f32[3, 1, 300]", "f32[300, 300]", "f32[1, 300]"), 1),
     ],
-    ids=["lstm", "lengths", "gru", "rnn"],
+    ids=["lstm", "lengths", "gru", "reset before", "reset before, lengths", "rnn"],
 )
 def test_recurrence_of_few_rows_is_spread_over_units(
-    op: Recurrence, types: tuple[str, ...], results: int
+    op: Recurrence, types: tuple[str, ...], launches: int
 ) -> None:
-    """A launch per step, in which every unit of the machine takes some of the states."""
+    """A launch per step, or per part of a step, in which every unit of the machine takes some of the states."""
     kinds = tuple(parse_type(t) for t in types)
     args = tuple(Param(f"a{k}", t.dtype, t.shape) for k, t in enumerate(kinds))
     time, rows = kinds[0].shape[:2]
     units = kinds[1].shape[1]
-    outs = tuple(
-        Param(f"y{k}", kinds[0].dtype, (time, rows, units), Access.OUT) for k in range(results)
-    )
-    case = decide(op.lower(args, outs), "k")
+    case = decide(op.lower(args, results_of(op, kinds)), "k")
     (described,) = (text.described for text in case.texts)
-    assert described.steps == str(time)
+    assert described.steps == str(int(time) * launches)
     assert described.grid[0] == str(rows * units // 4)
     arrays = tuple(0.2 * a if a.dtype.kind == "f" else abs(a) % 4 for a in drawn(*types))
     feeds = {f"a{k}": a for k, a in enumerate(arrays)}

@@ -11,7 +11,16 @@ from itertools import takewhile
 
 from unistack_aot.base.symbolic import Dim, Ranges, bounds, simplify, symbols
 from unistack_aot.base.verdict import YES, No, Yes
-from unistack_aot.ir.scalar import IndexEntry, Scalar, loads
+from unistack_aot.ir.scalar import (
+    Call,
+    Index,
+    IndexEntry,
+    Lit,
+    Scalar,
+    index_symbols,
+    loads,
+    postorder,
+)
 from unistack_aot.mcir.nodes import (
     Attend,
     Contract,
@@ -27,6 +36,7 @@ from unistack_aot.mcir.nodes import (
     Store,
     Stream,
     View,
+    When,
 )
 from unistack_aot.mcir.transform import children, scalars
 from unistack_aot.mcir.verify_access import untold
@@ -41,7 +51,8 @@ class Touch:
     """A load or store at `index`; `scope` holds the iterations around it.
 
     `whole`: a statement on tiles loads, in an order that is not told. `counts` says how many iterations surround what
-    each statement on the path holds; `fold` is the role of the fold whose values load.
+    each statement on the path holds, `choices` the condition of those that take one of two branches; `fold` is the role
+    of the fold whose values load.
     """
 
     buffer: str
@@ -50,6 +61,7 @@ class Touch:
     scope: Scope
     path: Path
     counts: tuple[int, ...]
+    choices: tuple[Scalar | None, ...]
     fold: Role | None = None
     whole: bool = False
 
@@ -58,7 +70,7 @@ def touches(kernel: Kernel, ranges: Ranges) -> tuple[Touch, ...]:
     """Every load and store of the parameters, in order."""
     held = {p.name: Held(p.dtype, p.shape, Space.FAR, p.layout, p.access) for p in kernel.params}
     found: list[Touch] = []
-    _visit(kernel.body, Scope(kernel, "kernel", held, {}, dict(ranges), None), (), (), found)
+    _visit(kernel.body, Scope(kernel, "kernel", held, {}, dict(ranges), None), (), (), (), found)
     return tuple(t for t in found if t.buffer in held)
 
 
@@ -67,6 +79,7 @@ def _visit(
     scope: Scope,
     path: Path,
     counts: tuple[int, ...],
+    choices: tuple[Scalar | None, ...],
     found: list[Touch],
 ) -> None:
     for place, stmt in enumerate(body):
@@ -78,15 +91,18 @@ def _visit(
         for value in scalars(stmt):
             for load in loads(value):
                 whole = isinstance(stmt, Attend)
-                found.append(Touch(load.buffer, load.index, False, own, here, there, role, whole))
+                found.append(
+                    Touch(load.buffer, load.index, False, own, here, there, choices, role, whole)
+                )
         for view in _views(stmt):
             found.append(
-                Touch(view.buffer, view.index, False, scope, here, there, None, whole=True)
+                Touch(view.buffer, view.index, False, scope, here, there, choices, whole=True)
             )
         if isinstance(stmt, Store):
-            found.append(Touch(stmt.buffer, stmt.index, True, scope, here, there))
+            found.append(Touch(stmt.buffer, stmt.index, True, scope, here, there, choices))
+        chosen = stmt.condition if isinstance(stmt, When) else None
         for branch, part in enumerate(children(stmt)):
-            _visit(part, inner, (*path, (place, branch)), there, found)
+            _visit(part, inner, (*path, (place, branch)), there, (*choices, chosen), found)
 
 
 def _around(stmt: Stmt) -> tuple[Around, ...]:
@@ -223,7 +239,10 @@ def races(kernel: Kernel, ranges: Ranges) -> Mapping[str, str]:
 
 
 def _other_turn(load: Touch, store: Touch, parallel: Around) -> bool:
-    """Whether, in each iteration of the ordered loops around a parallel one, both mean different elements: y[t - 1]."""
+    """Whether both never happen to one element in an iteration of the ordered loops around a parallel one.
+
+    y[t - 1] and y[t] differ; of the branches of a choice that depends on the ordered loops alone, one runs.
+    """
     ordered: set[str] = set()
     for around in store.scope.loops:
         if around is parallel:
@@ -231,6 +250,8 @@ def _other_turn(load: Touch, store: Touch, parallel: Around) -> bool:
         if not around.parallel:
             ordered.add(around.var)
     moving = {a.var for t in (load, store) for a in t.scope.loops} - ordered
+    if _one_of(load, store, moving):
+        return True
     pairs = zip(load.index, store.index, strict=False)
     return any(
         not isinstance(mine, Scalar)
@@ -240,3 +261,15 @@ def _other_turn(load: Touch, store: Touch, parallel: Around) -> bool:
         and gap != 0
         for mine, theirs in pairs
     )
+
+
+def _one_of(load: Touch, store: Touch, moving: set[str]) -> bool:
+    """Whether the two are in the two branches of a choice by index values in which nothing of `moving` occurs."""
+    for mine, theirs, choice in zip(load.path, store.path, load.choices, strict=False):
+        if mine == theirs:
+            continue
+        if choice is None or mine[0] != theirs[0]:
+            return False
+        plain = all(isinstance(node, Call | Index | Lit) for node in postorder(choice))
+        return plain and not index_symbols(choice) & moving
+    return False

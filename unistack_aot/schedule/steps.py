@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod
 
-from unistack_aot.base.symbolic import Ranges, symbols
+from unistack_aot.base.symbolic import Ranges, symbol, symbols
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.hw.machine import Machine
-from unistack_aot.ir.scalar import IndexEntry, Scalar
-from unistack_aot.mcir.nodes import Fold, Kernel, Loop, Role, Stmt, Store
-from unistack_aot.mcir.transform import all_loads, bound_vars, walk
+from unistack_aot.ir.formula import equal
+from unistack_aot.ir.scalar import IndexEntry, Scalar, index_value
+from unistack_aot.mcir.nodes import Fold, Kernel, Loop, Role, Stmt, Store, When
+from unistack_aot.mcir.transform import all_loads, bound_vars, substitute_vars, walk
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.independent import MOVE_OUTSIDE
 from unistack_aot.schedule.many_narrow import WARPS, per_warp
@@ -28,11 +29,12 @@ def choose_steps(kernel: Kernel, ranges: Ranges, machine: Machine) -> Decision |
     possible = LAUNCH_STEPS.check(kernel, ranges, machine.lanes, machine.vector_bytes)
     if isinstance(possible, No):
         return possible
-    found = _ordered_nest(kernel)
+    found = _ordered_nests(kernel)
     assert not isinstance(found, No)
-    ordered, nest = found
-    together, each = _seconds_per_step(kernel, ordered, nest, machine)
-    rows = f"{number(nest.points)} rows of {max(map(span_of, nest.body))}"
+    ordered, nests = found
+    together, each = _seconds_per_step(kernel, ordered, nests, machine)
+    longest = max(span_of(stmt) for nest in nests for stmt in nest.body)
+    rows = f"{number(nests[0].points)} rows of {longest}"
     one_group = f"one group per row {together * 1e6:.2f} us"
     because = (
         f"{each * 1e6:.2f} us per step of {rows} predicted on {machine.id}: launch, l2.bandwidth"
@@ -40,17 +42,25 @@ def choose_steps(kernel: Kernel, ranges: Ranges, machine: Machine) -> Decision |
     if each >= together:
         return No(f"{because}; {one_group}")
     subject = ", ".join(p.name for p in kernel.outputs)
-    return Decision("steps", subject, "a launch per step", because, (one_group,))
+    launches = "a launch" if len(nests) == 1 else f"{len(nests)} launches"
+    return Decision("steps", subject, f"{launches} per step", because, (one_group,))
 
 
 def can_launch_steps(kernel: Kernel, ranges: Ranges, lanes: int, vector: int) -> Yes | No:
-    """Whether the steps of an ordered loop are independent rows that read what earlier steps wrote."""
-    found = _ordered_nest(kernel)
-    return found if isinstance(found, No) else _reads_earlier_steps(kernel, found[0])
+    """Whether the steps of an ordered loop, or their parts, are independent rows that read what earlier ones wrote."""
+    found = _ordered_nests(kernel)
+    if isinstance(found, No):
+        return found
+    ordered, nests = found
+    reasons = (_reads_earlier_steps(ordered.var, nest) for nest in nests)
+    return next((each for each in reasons if isinstance(each, No)), YES)
 
 
 def steps_launched(kernel: Kernel, ranges: Ranges, lanes: int, vector: int) -> Kernel:
     """An ordered loop around a grid of workers, one per row of a step: each step is a launch of its own.
+
+    Of steps that have several parts, one after another, each part is a launch: number `2*t` the first of step `t`, and
+    `2*t + 1` the second.
 
     before:
         kernel recurrent(x: f32[9, 2, 64] far, w: f32[64, 64] far, h0: f32[2, 64] far) -> y: f32[9, 2, 64] far {
@@ -84,42 +94,61 @@ def steps_launched(kernel: Kernel, ranges: Ranges, lanes: int, vector: int) -> K
           }
         }
     """
-    found = _ordered_nest(kernel)
+    found = _ordered_nests(kernel)
     assert not isinstance(found, No)
-    ordered, nest = found
-    step = replace(ordered, body=nest.body)
-    step = or_same(UNSWITCH(step), step)
-    inside = Nest(nest.axes, step.body)
-    spread = per_warp(kernel.with_body((step,)), inside, ranges, lanes, vector)
-    return replace(spread, body=(replace(ordered, body=spread.body),))
+    ordered, nests = found
+    bodies = [_step(replace(ordered, body=nest.body), len(nests)) for nest in nests]
+    number_of_part = index_value(symbol(ordered.var) % len(nests))
+    body = bodies[-1]
+    for place in reversed(range(len(nests) - 1)):
+        body = (When(equal(number_of_part, place), bodies[place], body),)
+    steps = replace(ordered, extent=ordered.extent * len(nests), body=body)
+    inside = Nest(nests[0].axes, body)
+    spread = per_warp(kernel.with_body((steps,)), inside, ranges, lanes, vector)
+    return replace(spread, body=(replace(steps, body=spread.body),))
 
 
-def _ordered_nest(kernel: Kernel) -> tuple[Loop, Nest] | No:
-    """The ordered loop, and the independent loops that each of its steps is."""
+def _step(loop: Loop, parts: int) -> tuple[Stmt, ...]:
+    """The body of a part of a step: the first step apart, the variable counting parts of steps."""
+    body = or_same(UNSWITCH(loop), loop).body
+    return body if parts == 1 else substitute_vars(body, {loop.var: symbol(loop.var) // parts})
+
+
+def _ordered_nests(kernel: Kernel) -> tuple[Loop, tuple[Nest, ...]] | No:
+    """The ordered loop, and the independent loops that each of its steps is, one nest after another, of one size."""
     if len(kernel.body) != 1 or not isinstance(kernel.body[0], Loop):
         return No("no loop around all of it")
     ordered = kernel.body[0]
     if ordered.role is not Role.SEQ or ordered.step != 1:
         return No("no order between its iterations")
-    nest = nest_of(ordered.body)
-    names = {ordered.var, *(axis.var for axis in nest.axes)}
-    if not nest.axes or any(symbols(axis.extent) & names for axis in nest.axes):
-        return No("its steps are not independent loops of one size")
-    if any(isinstance(s, Loop) for s in walk(nest.body)):
-        return No("loops inside a row")
-    if not any(isinstance(s, Fold) and span_of(s) > SHORT_ROW for s in nest.body):
-        return No("rows too short for a warp")
-    return ordered, nest
+    first = nest_of(ordered.body[:1])
+    nests: list[Nest] = []
+    for stmt in ordered.body:
+        nest = nest_of((stmt,))
+        names = {ordered.var, *(axis.var for axis in nest.axes)}
+        if not nest.axes or any(symbols(axis.extent) & names for axis in nest.axes):
+            return No("its steps are not independent loops of one size")
+        if [axis.extent for axis in nest.axes] != [axis.extent for axis in first.axes]:
+            return No("the parts of a step have different sizes")
+        if any(isinstance(s, Loop) for s in walk(nest.body)):
+            return No("loops inside a row")
+        if not any(isinstance(s, Fold) and span_of(s) > SHORT_ROW for s in nest.body):
+            return No("rows too short for a warp")
+        env = {axis.var: symbol(same.var) for axis, same in zip(nest.axes, first.axes, strict=True)}
+        nests.append(Nest(first.axes, substitute_vars(nest.body, env)))
+    return ordered, tuple(nests)
 
 
-def _reads_earlier_steps(kernel: Kernel, ordered: Loop) -> Yes | No:
-    """Whether nothing that a step reads is written in the same step: some index entry differs by a constant."""
-    stores = [s for s in walk(ordered.body) if isinstance(s, Store)]
-    inner = set(bound_vars(ordered.body))
+def _reads_earlier_steps(var: str, nest: Nest) -> Yes | No:
+    """Whether a step, or its part, reads nothing that it writes: some index entry differs by a constant."""
+    stores = [s for s in walk(nest.body) if isinstance(s, Store)]
+    inner = {*bound_vars(nest.body), *(axis.var for axis in nest.axes)}
+    loads = tuple(all_loads(nest.body))
     for store in stores:
-        if not any(_stands_still(e, inner) and _follows(e, ordered.var) for e in store.index):
-            return No(f"{store.buffer} is not told apart by {ordered.var}")
-    for load in all_loads(ordered.body):
+        told = any(_stands_still(e, inner) and _follows(e, var) for e in store.index)
+        if not told and any(load.buffer == store.buffer for load in loads):
+            return No(f"{store.buffer} is not told apart by {var}")
+    for load in loads:
         for store in (s for s in stores if s.buffer == load.buffer):
             pairs = zip(load.index, store.index, strict=True)
             if not any(_differs(a, b) for a, b in pairs):
@@ -143,9 +172,9 @@ def _differs(one: IndexEntry, other: IndexEntry) -> bool:
 
 
 def _seconds_per_step(
-    kernel: Kernel, ordered: Loop, nest: Nest, machine: Machine
+    kernel: Kernel, ordered: Loop, nests: tuple[Nest, ...], machine: Machine
 ) -> tuple[float, float]:
-    """A step by one group per outer row, which stays; and by a launch over all units.
+    """A step by one group per outer row, which stays; and by a launch over all units for each of its parts.
 
     What a step reads comes from the last cache, to which every unit has its share of the bandwidth; a group that stays
     reads all of it through its own.
@@ -154,9 +183,10 @@ def _seconds_per_step(
     units, rate = machine.parallel_units, machine.bandwidth("l2").value
     wait = 2 * machine.latency("far").value
     groups = number(nest_of(or_same(MOVE_OUTSIDE(kernel), kernel).body).points)
-    together = wait + ceil(groups / units) * moved / (rate / units)
-    busy = min(units, ceil(number(nest.points) / WARPS))
-    each = machine.launch_cost().value + wait + moved / (rate * busy / units)
+    together = wait * len(nests) + ceil(groups / units) * moved / (rate / units)
+    busy = min(units, ceil(number(nests[0].points) / WARPS))
+    start = machine.launch_cost().value + wait
+    each = start * len(nests) + moved / (rate * busy / units)
     return together, each
 
 

@@ -60,6 +60,7 @@ HELD_OUT = (
 )  # fmt: skip
 FIRST, LAST = "<!-- measured: scripts/predict.py --write -->", "<!-- end of measured -->"
 EMPTY = "empty"  # a call that runs no launch
+LONG = 2e-6  # seconds above which cold code and the clock's own error matter less
 KINDS = ("convolution", "product", "attention", "fold", "map")
 
 
@@ -252,8 +253,11 @@ def kind_of(kernel: Kernel) -> str:
 def report(rows: Sequence[Row], machine: Machine, threads: int) -> str:
     """The comparison as Markdown."""
     table: list[tuple[str, ...]] = [
-        ("kind", "kernels", "rank correlation", "median error", "median predicted / measured")
-    ]
+        (
+            "kind", "kernels", "rank correlation", "median error", "median predicted / measured",
+            f"longer than {microseconds(LONG)}", "their median error",
+        )
+    ]  # fmt: skip
     for title, fitted in (("", True), ("held out: ", False)):
         for kind in ("all", *KINDS):
             group = [row for row in rows if (row.model in FITTED) is fitted]
@@ -280,7 +284,9 @@ def _summary(kind: str, rows: Sequence[Row]) -> tuple[str, ...]:
     predicted = [row.predicted.seconds for row in rows]
     order = rank_correlation(predicted, [row.measured for row in rows])
     middle = median(row.ratio for row in rows)
-    return (kind, str(len(rows)), f"{order:.3f}", f"{100 * median(errors):.0f} %", f"{middle:.2f}")
+    long = [error for error, row in zip(errors, rows, strict=True) if row.measured > LONG]
+    whole, part = (f"{100 * median(e):.0f} %" if e else "" for e in (errors, long))
+    return (kind, str(len(rows)), f"{order:.3f}", whole, f"{middle:.2f}", str(len(long)), part)
 
 
 def rank_correlation(a: Sequence[float], b: Sequence[float]) -> float:

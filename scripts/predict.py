@@ -45,7 +45,8 @@ from unistack_aot.mcir.transform import walk
 from unistack_aot.pipeline import compile_model
 from unistack_aot.runtime.library import run_function
 from unistack_aot.runtime.session import Session
-from unistack_aot.schedule.cost import microseconds, predict_program
+from unistack_aot.schedule.cost import predict_program
+from unistack_aot.schedule.decision import microseconds
 from unistack_aot.stages import Hooks, T
 from unistack_aot.targets.target import Scheduled
 

@@ -40,8 +40,8 @@ from unistack_aot.cli.face import columns
 from unistack_aot.hw.catalogue import find_map
 from unistack_aot.packing import Builder, Trial, Tuned
 from unistack_aot.runtime.session import Session, load
-from unistack_aot.schedule.candidates import Pick
-from unistack_aot.schedule.cost import microseconds
+from unistack_aot.schedule.choices import Pick
+from unistack_aot.schedule.decision import microseconds
 from unistack_aot.stages import Hooks
 from unistack_aot.targets.target import Request, Target
 from unistack_aot.tune.database import Entry
@@ -178,7 +178,7 @@ class BuildAll:
         for number, way in enumerate(found.predicted):
             picks = {choice.key: Pick(way, on_trial=True)}
             made: Trial = build(replace(request, picks=picks), package_of(self.folder, way))
-            found.launches[way] = list(made.launches[choice.key])
+            found.launches[way] = [n for group in made.launches[choice.key] for n in group]
             print(f"\r{self.folder.name}: built {number + 1} of {len(found.predicted)} ways",
                   end="", file=sys.stderr, flush=True)  # fmt: skip
         print(file=sys.stderr)

@@ -23,11 +23,13 @@ from unistack_aot.base.options import DimRange, Options
 from unistack_aot.base.symbolic import text
 from unistack_aot.onnx_in import Imported
 from unistack_aot.runtime.layout import certify
-from unistack_aot.schedule.candidates import Choice
+from unistack_aot.schedule.choices import Choice
 from unistack_aot.schedule.decision import Record
 from unistack_aot.targets.target import Constants, Request, Scheduled, Target
 
 T = TypeVar("T")
+Groups = tuple[tuple[int, ...], ...]
+"""Numbers of launches that belong together: those of one place of a kernel."""
 VERSION = "0.1.0"
 
 
@@ -85,7 +87,7 @@ class Built:
     """One variant ready to be packed: manifest entry, machine code, constants.
 
     `choices` could be made better by measuring; `launches` are, by key, the numbers of those that a
-    choice shapes.
+    choice shapes, for every place where the program has its kernel.
     """
 
     variant: manifest.Variant
@@ -94,7 +96,7 @@ class Built:
     report: VariantReport
     decisions: Sequence[Record] = ()
     choices: tuple[Choice, ...] = ()
-    launches: Mapping[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    launches: Mapping[str, Groups] = field(default_factory=dict[str, Groups])
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ class Trial:
 
     package: Path
     choices: tuple[Choice, ...]
-    launches: Mapping[str, tuple[int, ...]]
+    launches: Mapping[str, Groups]
     graph: Graph | None
 
 
@@ -119,15 +121,18 @@ Builder = Callable[[Request, Path], Trial]
 Tuner = Callable[[Target, Request, Builder], Tuned]
 
 
-def shaped(scheduled: Scheduled) -> dict[str, tuple[int, ...]]:
-    """By key of each choice: the numbers of the launches that it shapes."""
+def shaped(scheduled: Scheduled) -> dict[str, Groups]:
+    """By key of each choice: the numbers of the launches that it shapes, by place."""
     writers: dict[str, list[int]] = {}
     for number, launch in enumerate(scheduled.program.launches()):
         for name in launch.writes():
             writers.setdefault(name, []).append(number)
+
+    def group(names: Sequence[str]) -> tuple[int, ...]:
+        return tuple(dict.fromkeys(n for name in names for n in writers.get(name, ())))
+
     return {
-        choice.key: tuple(dict.fromkeys(n for name in choice.writes for n in writers.get(name, ())))
-        for choice in scheduled.choices
+        choice.key: tuple(filter(None, map(group, choice.writes))) for choice in scheduled.choices
     }
 
 

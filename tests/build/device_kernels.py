@@ -57,7 +57,8 @@ def decide(
     )
     launch = closed(kernel, Launch(kernel, ()))
     program = Program("test", buffers, (launch,))
-    done, kept, _ = legalize(program, known, ranges or {}, machine_for_arch(arch), precision)
+    legal = legalize(program, known, ranges or {}, machine_for_arch(arch), precision)
+    done, kept = legal.program, legal.constants
     launches = tuple(done.launches())
     for each in launches:
         verify_kernel(each.kernel, SCHEDULED)

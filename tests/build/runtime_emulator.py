@@ -6,9 +6,11 @@ the emulator's must be loaded before pycuda is.
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 import traceback
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from importlib import import_module
@@ -129,6 +131,24 @@ class Cases:
         times = self.chain().profile({"x": np.ones((5, 3), np.float32)})
         assert [t.kernel.symbol for t in times] == ["twice", "shift", "twice"]
         assert all(t.seconds > 0 for t in times)
+
+    def test_profile_by_a_clock(self) -> None:
+        """A clock of the host replaces the events."""
+        ticks = iter(range(100))
+        times = self.chain().profile({"x": np.ones((5, 3), np.float32)}, lambda: float(next(ticks)))
+        assert [t.seconds for t in times] == [1.0, 1.0, 1.0]
+
+    def test_memory_is_freed_with_the_session(self) -> None:
+        """At once, where it was used: a later collection may run in a thread without the context."""
+        made = self.chain()
+        made.profile({"x": np.ones((5, 3), np.float32)})
+        program = weakref.ref(made._program)
+        gc.disable()
+        try:
+            del made
+            assert program() is None
+        finally:
+            gc.enable()
 
     def test_device_input(self) -> None:
         """Arrays on the device are accepted."""

@@ -46,7 +46,8 @@ def scheduled(
     buffers = tuple(Buffer(n, f32, shapes[n], kinds.get(n, Kind.ARENA)) for n in sorted(used))
     nests = [kernel(*part) for part in parts]
     program = Program("parts", buffers, tuple(closed(nest, Launch(nest, ())) for nest in nests))
-    done, kept, _ = legalize.legalize(program, {}, {}, machine_for_arch("sm_90"), precision)
+    legal = legalize.legalize(program, {}, {}, machine_for_arch("sm_90"), precision)
+    done, kept = legal.program, legal.constants
     launches = tuple(done.launches())
     texts = tuple(kernel_text(f"k{n}", each.kernel, {}, ()) for n, each in enumerate(launches))
     return done, Decided(launches, texts, kept)

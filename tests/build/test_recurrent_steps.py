@@ -97,5 +97,6 @@ def test_the_sequence_decides_how_many(
     found = [each for each in decided if each["what"] == "steps"]
     assert all(each["kernel"] for each in found), "explain shows it beside the kernel"
     words = f"{'2 launches' if in_two else 'a launch'} per step"
-    assert [each["chosen"] for each in found] == [words] * len(steps)
-    assert all(each["tried"][0].startswith("one group per row ") for each in found)
+    chosen, other = (words, "one group per row") if steps else ("one group per row", words)
+    assert [each["chosen"] for each in found] == [chosen]
+    assert all(each["tried"][0].startswith(f"{other} ") for each in found)

@@ -19,7 +19,7 @@ from unistack_aot.cli.main import main
 from unistack_aot.packing import Builder, Tuned
 from unistack_aot.pipeline import Report
 from unistack_aot.runtime.session import load
-from unistack_aot.schedule.candidates import Pick
+from unistack_aot.schedule.choices import Pick
 from unistack_aot.stages import Hooks
 from unistack_aot.targets.target import Request, Target
 from unistack_aot.tune.database import Database, Entry, Setting
@@ -168,10 +168,14 @@ def test_the_usual_way_wins_what_noise_could_decide() -> None:
     "text, what",
     [
         ("{", "a tuning entry is not JSON: "),
-        ('{"schema": 9}', "a tuning entry has schema 9, this version reads 1"),
+        ('{"schema": 9}', "a tuning entry has schema 9, this version reads 2"),
         (
-            '{"schema": 1, "subject": "", "usual": "", "predicted": {}, "measured": {"a": -1}}',
+            '{"schema": 2, "subject": "", "usual": "", "predicted": {}, "measured": {"a": -1}, "refused": {}}',
             "a tuning entry says that 'a' takes -1 seconds",
+        ),
+        (
+            '{"schema": 2, "subject": "", "usual": "", "predicted": {}, "measured": {}}',
+            "a tuning entry has no field 'refused'",
         ),
     ],
 )

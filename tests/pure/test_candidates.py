@@ -11,13 +11,12 @@ from unistack_aot.hw.roofline import Prediction, Term
 from unistack_aot.schedule.candidates import (
     ANOTHER_ALGORITHM,
     MARGIN,
-    Choice,
-    Pick,
     block_ways,
     choose,
     neighbours,
     placed,
 )
+from unistack_aot.schedule.choices import Choice, Pick
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.panel_blocks import Extents, choose_blocks
 

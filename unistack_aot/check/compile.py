@@ -14,8 +14,9 @@ from pathlib import Path
 from unistack_aot import pipeline
 from unistack_aot.aicf.graph import Graph
 from unistack_aot.base.environment import environment
-from unistack_aot.base.errors import BadInput
+from unistack_aot.base.errors import BadInput, UnistackError
 from unistack_aot.base.options import DimRequest, Options
+from unistack_aot.check.alike import differing_output
 from unistack_aot.check.feeds import drawn
 from unistack_aot.check.golden import golden_set
 from unistack_aot.check.oracles import Feeds
@@ -26,8 +27,11 @@ from unistack_aot.onnx_in.dims import Declared
 from unistack_aot.onnx_in.read import Model
 from unistack_aot.packing import Clock, GoldenSet
 from unistack_aot.pipeline import Report, declared
+from unistack_aot.runtime.devices import measured_on
 from unistack_aot.runtime.session import Session
 from unistack_aot.stages import Hooks, Stage
+from unistack_aot.targets.registry import split_name
+from unistack_aot.tune.bench import Bench, seconds_by_launch
 from unistack_aot.tune.database import Database
 from unistack_aot.tune.search import FEW, Search
 
@@ -70,7 +74,9 @@ def compile_model(
         made = partial(_recorded, model, Rounding(precision), {})
         watching = replace(watching, golden=made)
     if tuning is not None:
-        watching = replace(watching, tuner=tuner(tuning, model))
+        _measurable(tuning, targets, precision)
+        rounding = Rounding(precision, "direct" if convolution == "direct" else "fast")
+        watching = replace(watching, tuner=tuner(tuning, model, rounding))
     return pipeline.compile_model(
         model, output, targets, dims, precision, watching, override, convolution, maps, verify
     )
@@ -78,15 +84,20 @@ def compile_model(
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """Seconds to measure in for each variant that runs here (0: take what is known); where results are kept."""
+    """Seconds to measure in for each variant that runs here (0: take what is known); where results are kept.
+
+    `device` says where a variant is measured, or raises; `clock` times one run there.
+    """
 
     seconds: float
     folder: Path | None = None
     say: Callable[[str], None] = field(default=lambda _: None)
+    device: Callable[[str], str] = measured_on
+    clock: Callable[[Session, Feeds], Mapping[int, float]] = seconds_by_launch
 
 
-def tuner(tuning: Tuning, model: Model, few: int = FEW) -> Search:
-    """The search that a compilation of `model` may use: `few` ways of a kernel are measured at most."""
+def tuner(tuning: Tuning, model: Model, rounding: Rounding, few: int = FEW) -> Search:
+    """The search that a compilation of `model` may use: `few` ways of a kernel are tried at most."""
     settings = environment()
     folder = tuning.folder or settings.cache / "tuning"
 
@@ -94,7 +105,26 @@ def tuner(tuning: Tuning, model: Model, few: int = FEW) -> Search:
         dims = {dim.name: dim.typical for dim in session.package.manifest.dims}
         return drawn(session.inputs, dims, graph or import_model(model).graph, seed=0)
 
-    return Search(tuning.seconds, Database(folder), feeds, settings.threads, few, tuning.say)
+    def differs(graph: Graph | None, given: Feeds, want: Feeds, got: Feeds) -> str:
+        return differing_output(graph or import_model(model).graph, rounding, given, want, got)
+
+    bench = Bench(tuning.device, feeds, differs, settings.threads, tuning.clock)
+    return Search(tuning.seconds, Database(folder), bench, few, tuning.say)
+
+
+def _measurable(tuning: Tuning, targets: Sequence[str], precision: str) -> None:
+    """The error of a target none of whose variants can be measured here."""
+    for written in targets if tuning.seconds > 0 else ():
+        target, level = split_name(written)
+        reasons: list[UnistackError] = []
+        levels = target.levels(level, precision)
+        for each in levels:
+            try:
+                tuning.device(f"{target.name}:{each}")
+            except UnistackError as reason:
+                reasons.append(reason)
+        if len(reasons) == len(levels):
+            raise reasons[0]
 
 
 def compile_from(

@@ -6,11 +6,10 @@ this module needs pycuda and a driver; devices.py does it only when a GPU is ask
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from typing import Any, TypeAlias
 
@@ -22,6 +21,7 @@ from unistack_aot.artifact.manifest import Param, Scanned, Variant
 from unistack_aot.artifact.reader import Package
 from unistack_aot.base.dtypes import parse_dtype
 from unistack_aot.base.errors import BadInput, BadPackage, MissingTool, UnistackError
+from unistack_aot.runtime.cuda_events import Events
 from unistack_aot.runtime.layout import Layout, value
 from unistack_aot.runtime.ports import Port, ports
 from unistack_aot.runtime.steps import Run, execute, prepare
@@ -49,12 +49,19 @@ class CudaProgram:
         self.dims = tuple(dim.name for dim in package.manifest.dims)
         self.arena: Block | None = None
         self.ports: Block | None = None
-        self.in_arena: CudaPlan | None = None  # whose once-zeroed buffers are intact
+        # The layout whose once-zeroed buffers are intact. Not the plan, which holds the program: in a cycle both would
+        # be freed late, and pycuda frees no memory in a thread that has no context.
+        self.in_arena: Layout | None = None
         with self.active():
             self.stream = driver.Stream()
             self.functions = _functions(package, variant)
             self._weights: list[Block] = []
             self.constants = self._constants(package)
+
+    @cached_property
+    def events(self) -> Events:
+        """What times single launches."""
+        return Events()
 
     def plan(self, layout: Layout) -> CudaPlan:
         """The variant bound to a layout."""
@@ -142,7 +149,7 @@ class CudaMachine:
         self._stream = program.stream
         self.table = [0] * len(program.variant.buffers)
         self.timings: list[tuple[int, float]] | None = None
-        self.clock: Callable[[], float] = time.perf_counter
+        self.clock: Callable[[], float] | None = None
         self._calls: list[Call | None] = []
 
     def fix_launches(self) -> None:
@@ -169,12 +176,12 @@ class CudaMachine:
     def run(self, run: Run) -> None:
         """Launch in order; while `timings` is a list, wait for each."""
         for number in run.launches:
-            begin = self.clock()
+            call = self._calls[number]
             try:
-                self._launch(self._calls[number])
-                if self.timings is not None:
-                    self._stream.synchronize()
-                    self.timings.append((number, self.clock() - begin))
+                if self.timings is None:
+                    self._launch(call)
+                else:
+                    self.timings.append((number, self._timed(call)))
             except driver.Error as error:
                 raise self._failed(number, error) from error
 
@@ -222,6 +229,15 @@ class CudaMachine:
     def value(self, expression: str) -> int:
         """Value of a dimension expression."""
         return value(expression, self._layout.dims)
+
+    def _timed(self, call: Call | None) -> float:
+        """Seconds of a launch: between two events on the GPU, or by the host's `clock` if one was given."""
+        if self.clock is not None:
+            begin = self.clock()
+            self._launch(call)
+            self._stream.synchronize()
+            return self.clock() - begin
+        return self._program.events.seconds(self._stream, partial(self._launch, call))
 
     def _launch(self, call: Call | None) -> None:
         if call is None:
@@ -299,10 +315,10 @@ class CudaPlan:
         for port, array in zip(self._inputs, kept, strict=True):
             if port.nbytes:
                 driver.memcpy_htod_async(self._address(port), array, stream)
-        if program.in_arena is not self:
+        if program.in_arena is not self.layout:
             for number in program.schedule.zeroed_once:
                 machine.zero(number)
-            program.in_arena = self
+            program.in_arena = self.layout
         execute(program.schedule.block, machine)
         outputs = {port.name: np.empty(port.shape, port.dtype) for port in self._outputs}
         for port in self._outputs:
@@ -358,6 +374,14 @@ def open_program(package: Package, kind: str, index: int) -> CudaProgram:
     return CudaProgram(package, max(fitting, key=lambda v: _generation(v.target)), context)
 
 
+def generations() -> tuple[int, ...]:
+    """The generation (as 90) of every GPU, by number."""
+    with _driver_errors():
+        driver.init()
+        found = [driver.Device(k).compute_capability() for k in range(driver.Device.count())]
+    return tuple(10 * major + minor for major, minor in found)
+
+
 def host_copy(given: object, name: str) -> Array:
     """A host array with the content of an object that has ``__cuda_array_interface__``."""
     interface: dict[str, Any] = given.__cuda_array_interface__  # type: ignore[attr-defined]
@@ -383,7 +407,7 @@ def host_copy(given: object, name: str) -> Array:
 
 def _context(index: int) -> tuple[Any, int]:
     """The primary context of a GPU (shared with other libraries) and its generation, as 90."""
-    try:
+    with _driver_errors():
         driver.init()
         count = driver.Device.count()
         if index >= count:
@@ -395,12 +419,19 @@ def _context(index: int) -> tuple[Any, int]:
         if index not in _contexts:
             _contexts[index] = device.retain_primary_context()
         major, minor = device.compute_capability()
+    return _contexts[index], 10 * major + minor
+
+
+@contextmanager
+def _driver_errors() -> Generator[None, None, None]:
+    """Errors inside mean that the driver cannot be used."""
+    try:
+        yield
     except driver.Error as error:
         raise MissingTool(
             f"the CUDA driver cannot be used ({error})",
             hint="check nvidia-smi, or use device='cpu'",
         ) from error
-    return _contexts[index], 10 * major + minor
 
 
 def _functions(package: Package, variant: Variant) -> tuple[Any, ...]:

@@ -28,6 +28,10 @@ from unistack_aot.runtime.processor import best_variant, this_processor
 
 _CUDA_BACKEND = "unistack_aot.runtime.cuda"
 _hooks: dict[str, str | Callable[[], object]] = {"emulator": "unistack_aot.emulator.load:activate"}
+_ELSEWHERE = (
+    "measure where such a GPU is and bring the folder of times here (--tune 0 --tuning DIR), "
+    "or leave this target out"
+)
 _GPU_FILES = ("/dev/nvidiactl", "/dev/dxg", "/dev/nvhost-ctrl-gpu", "/dev/nvgpu")
 
 
@@ -70,6 +74,25 @@ def gpu_present() -> bool:
     return any(Path(file).exists() for file in _GPU_FILES)
 
 
+def measured_on(target: str) -> str:
+    """The device on which times of a target's variants mean something; an error says why there is none here."""
+    kind = target.partition(":")[0]
+    if kind == "emulator":
+        raise BadInput("an emulator has no speed to tune for", at=target, hint=_ELSEWHERE)
+    if kind != "cuda":
+        return kind
+    if driver_is_emulated():
+        raise _emulated_already(kind, target)
+    if not gpu_present():
+        raise BadInput("there is no GPU here to measure on", at=target, hint=_ELSEWHERE)
+    level = target.partition(":")[2]
+    found = [f"sm_{generation}" for generation in _backend().generations()]
+    if level not in found:
+        there = ", ".join(f"GPU {k} is {each}" for k, each in enumerate(found)) or "there is none"
+        raise BadInput(f"no GPU here is {level}: {there}", at=target, hint=_ELSEWHERE)
+    return f"cuda:{found.index(level)}"
+
+
 def driver_is_emulated() -> bool:
     """Whether the emulator's driver was loaded into this process, by whoever."""
     return os.name == "posix" and hasattr(ctypes.CDLL(None), "ua_emu_last_error")
@@ -107,11 +130,7 @@ def _cuda(package: Package, kind: str, index: int) -> Any:
             hint=f"compile with --target {kind}",
         )
     if kind == "cuda" and driver_is_emulated():
-        raise Unsupported(
-            f"device 'cuda:{index}' needs NVIDIA's driver, and this process holds the emulator's",
-            at=package.path,
-            hint="a process has one CUDA driver: use the GPU in another process than the emulator",
-        )
+        raise _emulated_already(f"cuda:{index}", package.path)
     hook = _hooks.get(kind)
     if isinstance(hook, str):
         module, _, function = hook.partition(":")
@@ -125,6 +144,14 @@ def _cuda(package: Package, kind: str, index: int) -> Any:
     if callable(hook):
         hook()
     return _backend().open_program(package, kind, index)
+
+
+def _emulated_already(device: str, at: object) -> Unsupported:
+    return Unsupported(
+        f"device {device!r} needs NVIDIA's driver, and this process holds the emulator's",
+        at=at,
+        hint="a process has one CUDA driver: use the GPU in another process than the emulator",
+    )
 
 
 def _variants(package: Package, kind: str) -> tuple[Variant, ...]:

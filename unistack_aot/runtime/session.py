@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Lock
-from time import perf_counter
 from typing import Any, TypeAlias
 from weakref import WeakSet
 
@@ -108,11 +107,12 @@ class Session:
         return certify(self.variant, bound)
 
     def profile(
-        self, feeds: Mapping[str, object], clock: Callable[[], float] = perf_counter
+        self, feeds: Mapping[str, object], clock: Callable[[], float] | None = None
     ) -> tuple[LaunchTime, ...]:
         """Seconds of every launch of one run; each is waited for, so the sum is longer.
 
-        With one thread on a busy machine, `time.thread_time` leaves out the waits for a processor.
+        A GPU takes them between two events around the launch, a CPU by the wall clock, unless a `clock` of the host is
+        given. With one thread on a busy machine, `time.thread_time` leaves out the waits for a processor.
         """
         arrays = self._signature.collect(feeds)
         with self._lock:

@@ -7,20 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, inf, log2, prod
 
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.symbolic import Dim, Ranges
 from unistack_aot.base.verdict import No
 from unistack_aot.hw.machine import Machine
+from unistack_aot.hw.occupancy import resident_groups
 from unistack_aot.mcir.nodes import Axis, Kernel
 from unistack_aot.schedule.attention import ATTEND, AttentionSite
-from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.group_counts import OTHER_REGISTERS
+from unistack_aot.schedule.offers import Way
 from unistack_aot.schedule.operands import OPEN_EXTENT
 from unistack_aot.schedule.stored_runs import STORE_RUNS
 from unistack_aot.schedule.tile_instruction import padded_chunks
 
 DEEPEST = 2  # stages of keys and values: one absorbed, one under way
+SHARE = 0.5  # of the engine's peak that a block reaches, softmax included: assumed until probed
+WARPS_THAT_HIDE = (
+    8  # warps of a unit that hide the latency of near memory, as for tiles (block_tiles.py)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,49 +85,121 @@ def shape_of(depth: Axis, values: Axis, block: AttentionBlock) -> AttentionShape
     return AttentionShape(deep, wide)
 
 
-def choose_attention(
-    kernel: Kernel,
-    site: AttentionSite,
-    blocks: Sequence[AttentionBlock],
-    machine: Machine,
-    ranges: Ranges,
-) -> tuple[Kernel, Decision] | No:
-    """The attention as blocks of queries, in the largest block that leaves no unit idle; a reason if none fits."""
+@dataclass(frozen=True, slots=True)
+class AttentionWay:
+    """A block, and how many stages of keys and values it keeps."""
+
+    block: AttentionBlock
+    stages: int
+
+    @property
+    def name(self) -> str:
+        """Both in words."""
+        return f"{self.block.name}, {self.stages} stages"
+
+
+def attention_ways(
+    site: AttentionSite, blocks: Sequence[AttentionBlock], machine: Machine
+) -> tuple[Way[AttentionWay], ...] | No:
+    """Blocks with as many stages as fit: first the largest that leaves no unit idle; a reason if none fits."""
     if not isinstance(site.depth.extent, int) or not isinstance(site.values.extent, int):
         return No("the head size is not constant")
-    fitting: list[tuple[AttentionBlock, int]] = []
-    for block in sorted(blocks, key=lambda b: (-b.queries, b.values_most)):
-        shape = shape_of(site.depth, site.values, block)
-        stages = [
-            depth
-            for depth in range(DEEPEST, 0, -1)
-            if block.near_bytes(shape, depth) <= machine.shared_bytes_per_group
-        ]
-        taken = bool(fitting) and fitting[-1][0].queries == block.queries
-        if stages and shape.values <= block.values_most and not taken:
-            fitting.append((block, stages[0]))
+    fitting = [
+        AttentionWay(block, stages)
+        for block in sorted(blocks, key=lambda b: (-b.queries, b.values_most))
+        for stages in range(DEEPEST, 0, -1)
+        if _fits(site, block, stages, machine)
+    ]
     if not fitting:
         return No("no attention block holds heads of this size")
-    rows = _number(site.rows.extent)
-    heads = 1
-    for axis in site.outer:
-        heads *= _number(axis.extent)
-    block, depth = next(
-        (
-            (b, d)
-            for b, d in fitting
-            if b.queries <= max(rows, fitting[-1][0].queries)
-            and heads * ceil(rows / b.queries) >= machine.parallel_units
-        ),
-        fitting[-1],
+    sizes = Queries(
+        prod(_number(axis.extent) for axis in site.outer),
+        *(_number(axis.extent) for axis in (site.rows, site.keys)),
     )
-    found = ATTEND.sure(kernel, site, block.queries, block.keys, f"{block.name}.{depth}")
-    found = STORE_RUNS.sure(found, block.runs, ranges)
-    because = f"{heads} heads of {rows} queries on {machine.parallel_units} units ({machine.id})"
-    tried = tuple(b.name for b, _ in fitting if b is not block)
-    subject = ", ".join(p.name for p in kernel.outputs)
-    decision = Decision("attention", subject, f"{block.name}, {depth} stages", because, tried)
-    return replace(found, group=block.workers), decision
+    usual = _usual(fitting, sizes, machine)
+    because = f"{sizes} on {machine.parallel_units} units ({machine.id})"
+    rest = (way for way in fitting if way is not usual)
+    return tuple(
+        Way(
+            way.name,
+            predicted(way, shape_of(site.depth, site.values, way.block), sizes, machine),
+            (log2(way.block.queries), log2(way.block.held), float(way.stages)),
+            way,
+            because,
+            way.block.name,
+        )
+        for way in (usual, *rest)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Queries:
+    """Heads of all batches, queries and keys of a head; symbolic ones count as a usual size."""
+
+    heads: int
+    rows: int
+    keys: int
+
+    def __str__(self) -> str:
+        return f"{self.heads} heads of {self.rows} queries"
+
+
+def _fits(site: AttentionSite, block: AttentionBlock, stages: int, machine: Machine) -> bool:
+    shape = shape_of(site.depth, site.values, block)
+    near = block.near_bytes(shape, stages)
+    return near <= machine.shared_bytes_per_group and shape.values <= block.values_most
+
+
+def _usual(fitting: Sequence[AttentionWay], sizes: Queries, machine: Machine) -> AttentionWay:
+    """The largest block that leaves no unit idle, else the smallest; of equally many queries the first."""
+    firsts = list({way.block.queries: way for way in reversed(fitting)}.values())[::-1]
+    smallest = firsts[-1]
+    return next(
+        (
+            way
+            for way in firsts
+            if way.block.queries <= max(sizes.rows, smallest.block.queries)
+            and sizes.heads * ceil(sizes.rows / way.block.queries) >= machine.parallel_units
+        ),
+        smallest,
+    )
+
+
+def predicted(way: AttentionWay, shape: AttentionShape, sizes: Queries, machine: Machine) -> float:
+    """Seconds: whole waves of groups, each at the share of its unit that resident groups reach together.
+
+    A group computes at the engine's rate, or takes the keys and values of its head from the last cache; with one stage
+    it waits for each block of them. The share of the peak is assumed: it orders the ways of one kernel only.
+    """
+    block = way.block
+    engine = ("fma", "f32") if block.kind == "fma" else ("mma", block.kind)
+    found = machine.find_rate(*engine)
+    if found is None:
+        return inf
+    groups = sizes.heads * ceil(sizes.rows / block.queries)
+    steps = ceil(sizes.keys / block.keys)
+    near = block.near_bytes(shape, way.stages)
+    registers = block.held + block.queries * shape.values // block.workers + OTHER_REGISTERS
+    registers = min(registers, machine.registers_per_thread)
+    resident = max(1, resident_groups(machine, block.workers, registers, near).groups)
+    busiest = ceil(groups / machine.parallel_units)
+    warps = min(busiest, resident) * block.workers / machine.lanes
+    hiding = min(1.0, (warps / WARPS_THAT_HIDE) ** 0.5)
+    rate = found.value / machine.parallel_units * SHARE * hiding
+    wide = shape.depth + shape.values
+    flops = 2.0 * block.queries * steps * block.keys * wide
+    streamed = float(steps * block.keys * wide * block.element.bytes)
+    from_cache = streamed * machine.parallel_units / machine.bandwidth("l2").value
+    waits = steps * machine.latency("l2").value / min(busiest, resident) if way.stages == 1 else 0.0
+    each = max(flops / rate, from_cache) + waits
+    return machine.launch_cost(graph=True).value + 2 * machine.latency("far").value + busiest * each
+
+
+def attended(kernel: Kernel, site: AttentionSite, way: AttentionWay, ranges: Ranges) -> Kernel:
+    """The attention as blocks of queries."""
+    block = way.block
+    found = ATTEND.sure(kernel, site, block.queries, block.keys, f"{block.name}.{way.stages}")
+    return replace(STORE_RUNS.sure(found, block.runs, ranges), group=block.workers)
 
 
 def _number(extent: Dim) -> int:

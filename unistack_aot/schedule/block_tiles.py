@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from math import ceil
+from math import ceil, log2
 
 from unistack_aot.base.symbolic import Dim, Ranges, linear_split, simplify
 from unistack_aot.base.verdict import No
@@ -17,7 +17,7 @@ from unistack_aot.ir.scalar import Scalar
 from unistack_aot.mcir.nodes import Access, Kernel, Store
 from unistack_aot.mcir.transform import walk
 from unistack_aot.schedule.contraction import Site, product
-from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.offers import Way
 from unistack_aot.schedule.operands import FEWEST, joint_index, operand, site_ranges, size_of
 from unistack_aot.schedule.staging import STAGE
 from unistack_aot.schedule.tile_instruction import TileInstruction
@@ -98,14 +98,14 @@ def runs_inside(kernel: Kernel, site: Site, constant: Collection[str], ranges: R
     return site
 
 
-def choose_tile(
+def tile_ways(
     kernel: Kernel,
     site: Site,
     tiles: Sequence[TileInstruction],
     machine: Machine,
     ranges: Ranges,
-) -> tuple[TileInstruction, int, Decision] | No:
-    """The tile instruction and the number of depth parts with the least predicted time; a reason if none pays."""
+) -> tuple[Way[TileWay], ...] | No:
+    """Tile instructions and numbers of depth parts, the least predicted time first; a reason if none pays."""
     sizes = Sizes(
         *(size_of(product(x), ranges) for x in (site.rows, site.cols, site.depth, site.batch))
     )
@@ -113,30 +113,35 @@ def choose_tile(
         return No(f"{sizes} fills no tile")
     a_inner = operand(kernel, site, site.a, site.rows, ranges).inner
     b_inner = operand(kernel, site, site.b, site.cols, ranges).inner
-    scored = sorted(
-        (
-            (predicted(tile, parts, sizes, machine), tile, parts)
-            for tile in tiles
-            if tile.takes(a_inner, b_inner)
-            for parts in PARTS
-            if parts == 1 or sizes.depth >= parts * LEAST_PART
-        ),
-        key=lambda each: (each[0], each[1].name, each[2]),
-    )
-    if not scored:
+    found = [
+        _way(tile, parts, sizes, machine)
+        for tile in tiles
+        if tile.takes(a_inner, b_inner)
+        for parts in PARTS
+        if parts == 1 or sizes.depth >= parts * LEAST_PART
+    ]
+    if not found:
         return No("no tile instruction takes these dtypes")
-    words = [f"{tile.name}{f' in {parts} parts' if parts > 1 else ''}" for _, tile, parts in scored]
-    tried = tuple(
-        f"{word} {seconds * 1e6:.2f} us"
-        for word, (seconds, _, _) in zip(words[1:6], scored[1:6], strict=True)
-    )
-    seconds, best, parts = scored[0]
+    return tuple(sorted(found, key=lambda way: (way.seconds, way.built, way.made.parts)))
+
+
+@dataclass(frozen=True, slots=True)
+class TileWay:
+    """A tile instruction, and into how many parts the depth is split."""
+
+    tile: TileInstruction
+    parts: int
+
+
+def _way(tile: TileInstruction, parts: int, sizes: Sizes, machine: Machine) -> Way[TileWay]:
+    seconds = predicted(tile, parts, sizes, machine)
     because = (
         f"{seconds * 1e6:.2f} us predicted on {machine.id}: {sizes}; "
-        f"{best.share:.0%} of the peak is assumed, not probed"
+        f"{tile.share:.0%} of the peak is assumed, not probed"
     )
-    subject = ", ".join(outputs_of(kernel))
-    return best, parts, Decision("tile", subject, words[0], because, tried)
+    name = f"{tile.name} in {parts} parts" if parts > 1 else tile.name
+    place = tuple(log2(size) for size in (tile.rows, tile.cols, tile.held, parts))
+    return Way(name, seconds, place, TileWay(tile, parts), because, tile.name)
 
 
 @dataclass(frozen=True, slots=True)

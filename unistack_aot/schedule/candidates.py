@@ -9,17 +9,14 @@ measured: a generic map assumes a number of cores, and shares of work rest on it
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
-from hashlib import sha256
 from math import ceil, log2
 from typing import TypeVar
 
 from unistack_aot.hw.machine import Machine
 from unistack_aot.hw.roofline import Prediction
-from unistack_aot.mcir.nodes import Kernel
-from unistack_aot.mcir.text import print_kernel
-from unistack_aot.schedule.cost import explained, microseconds, rank
-from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.choices import Choice, Pick, Picks, found_of, reason_of, tried_of
+from unistack_aot.schedule.cost import explained, rank
+from unistack_aot.schedule.decision import Decision, microseconds
 from unistack_aot.schedule.panel_blocks import F32, FEW_PANELS, MOST_ROWS, Extents, depth_unit
 from unistack_aot.schedule.panels import PANEL, Blocks
 
@@ -27,40 +24,6 @@ MARGIN = 0.15  # the model's median error on kernels it was not fitted to (docs/
 SHOWN = 6  # losers in a record
 ANOTHER_ALGORITHM = (99.0, 0.0, 0.0, 0.0, 0.0)  # a place far from all blocks (`placed`)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True, slots=True)
-class Pick:
-    """A way that measurements chose, with the seconds of every measured way; or one `on_trial`."""
-
-    way: str
-    measured: Mapping[str, float] = field(default_factory=dict[str, float])
-    on_trial: bool = False
-
-
-Picks = Mapping[str, Pick]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """One kernel's ways by predicted time, the usual one and the chosen one.
-
-    `key` names the kernel by its content; its launches write `writes`. `places` says where every way
-    lies along the axes of its space, in steps that halve or double a size.
-    """
-
-    key: str
-    subject: str
-    writes: tuple[str, ...]
-    ways: tuple[tuple[str, float], ...]
-    usual: str
-    chosen: str
-    places: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
-
-
-def content_key(kernel: Kernel, *words: str) -> str:
-    """A name for a kernel before any choice: SHA-256 of its text and what else its ways depend on."""
-    return sha256("\0".join((print_kernel(kernel), *words)).encode()).hexdigest()
 
 
 def choose(
@@ -80,7 +43,7 @@ def choose(
     Ranked are the usual way, those named by `near`, and what was measured.
     """
     pick = picks.get(key)
-    usual, measured = next(iter(ways)), pick.measured if pick is not None else {}
+    usual, measured = next(iter(ways)), tried_of(pick)
     ranked = [name for name in ways if name == usual or name in near or name in measured]
     chosen = pick.way if pick is not None and pick.way in ways else ""
     times = {name: cost(name) for name in dict.fromkeys((*ranked, *filter(None, [chosen])))}
@@ -94,7 +57,7 @@ def choose(
     tried = tuple(_beside(name, times, chosen, pick) for name in losers if name != chosen)
     decision = Decision(kind, subject, chosen, words, tried[:SHOWN])
     predicted = tuple((name, times[name].seconds) for name in _ranked(times))
-    return ways[chosen], decision, Choice(key, subject, writes, predicted, usual, chosen)
+    return ways[chosen], decision, Choice(key, subject, (writes,), predicted, usual, chosen)
 
 
 def _ranked(times: Mapping[str, Prediction]) -> list[str]:
@@ -106,11 +69,7 @@ def _reason(
 ) -> str:
     """Why this way: measured, predicted, or usual although another is predicted to be faster."""
     if pick is not None and pick.way == chosen:
-        if pick.on_trial:
-            return "on trial"
-        seconds = pick.measured.get(chosen)
-        shown = "" if seconds is None else f", {microseconds(seconds)}"
-        return f"measured: the fastest of {len(pick.measured)}{shown}"
+        return reason_of(pick)
     if chosen != usual:
         return f"{gain:.0%} less than {usual}"
     if gain > MARGIN:
@@ -130,9 +89,7 @@ def _beside(name: str, times: Mapping[str, Prediction], chosen: str, pick: Pick 
     grown = max(mine.terms, key=lambda term: term.seconds - own.get(term.name, 0.0))
     more = grown.seconds - own.get(grown.name, 0.0)
     reason = f" ({grown.name} +{microseconds(more)})" if more > 0 and share > 0 else ""
-    seconds = pick.measured.get(name) if pick is not None else None
-    measured = "" if seconds is None else f", measured {microseconds(seconds)}"
-    return f"{name} {share:+.0%}{reason}{measured}"
+    return f"{name} {share:+.0%}{reason}{found_of(name, pick)}"
 
 
 # --- blocks of a contraction ------------------------------------------------------------------------

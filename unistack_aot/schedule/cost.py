@@ -22,7 +22,7 @@ from unistack_aot.mcir.nodes import Kernel
 from unistack_aot.mcir.program import Kind, Program
 from unistack_aot.mcir.text import kernel_names
 from unistack_aot.schedule.core_work import bound_kernel, core_work, moved_bytes
-from unistack_aot.schedule.decision import Decision, Record
+from unistack_aot.schedule.decision import Decision, Record, microseconds
 from unistack_aot.schedule.group_counts import group_counts
 from unistack_aot.schedule.steps import launched_steps
 
@@ -292,8 +292,3 @@ def _reasons(prediction: Prediction, machine: Machine) -> str:
     words = ", ".join(f"{t.name} {t.seconds * 1e6:.3g}" for t in heavy)
     entries = dict.fromkeys(entry.name for term in heavy for entry in term.entries)
     return f"{words}; map {machine.id}: {', '.join(entries)}"
-
-
-def microseconds(seconds: float) -> str:
-    """Seconds as "3.1 us"."""
-    return f"{seconds * 1e6:.3g} us"

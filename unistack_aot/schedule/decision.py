@@ -93,3 +93,8 @@ def _record(decision: Decision, kernel: str) -> Record:
         "because": decision.because,
         "tried": list(decision.tried),
     }
+
+
+def microseconds(seconds: float) -> str:
+    """Seconds as "3.1 us"."""
+    return f"{seconds * 1e6:.3g} us"

@@ -19,7 +19,8 @@ from unistack_aot.mcir.counts import traffic
 from unistack_aot.mcir.nodes import Fold, Kernel
 from unistack_aot.mcir.program import Launch
 from unistack_aot.mcir.transform import all_loads, map_store, walk
-from unistack_aot.schedule.cost import holding, microseconds
+from unistack_aot.schedule.cost import holding
+from unistack_aot.schedule.decision import microseconds
 from unistack_aot.schedule.inlining import INLINE
 from unistack_aot.schedule.kernel_facts import contracts, evaluations, usual
 from unistack_aot.schedule.operator import Kernels, Operator, launch_of

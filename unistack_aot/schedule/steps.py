@@ -15,17 +15,17 @@ from unistack_aot.ir.formula import equal
 from unistack_aot.ir.scalar import IndexEntry, Scalar, index_value
 from unistack_aot.mcir.nodes import Fold, Kernel, Loop, Role, Stmt, Store, When
 from unistack_aot.mcir.transform import all_loads, bound_vars, substitute_vars, walk
-from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.independent import MOVE_OUTSIDE
 from unistack_aot.schedule.many_narrow import WARPS, per_warp
 from unistack_aot.schedule.nests import Nest, nest_of, number, span_of
+from unistack_aot.schedule.offers import Way
 from unistack_aot.schedule.operator import Kernels, Operator, or_same
 from unistack_aot.schedule.row_workers import SHORT_ROW
 from unistack_aot.schedule.unswitch import UNSWITCH
 
 
-def choose_steps(kernel: Kernel, ranges: Ranges, machine: Machine) -> Decision | No:
-    """A launch per step of an ordered loop, if that costs less than waiting for one group that stays."""
+def step_ways(kernel: Kernel, ranges: Ranges, machine: Machine) -> tuple[Way[bool], ...] | No:
+    """Launches per step of an ordered loop (True), or one group that stays; what is predicted to take less first."""
     possible = LAUNCH_STEPS.check(kernel, ranges, machine.lanes, machine.vector_bytes)
     if isinstance(possible, No):
         return possible
@@ -34,16 +34,19 @@ def choose_steps(kernel: Kernel, ranges: Ranges, machine: Machine) -> Decision |
     ordered, nests = found
     together, each = _seconds_per_step(kernel, ordered, nests, machine)
     longest = max(span_of(stmt) for nest in nests for stmt in nest.body)
-    rows = f"{number(nests[0].points)} rows of {longest}"
-    one_group = f"one group per row {together * 1e6:.2f} us"
-    because = (
-        f"{each * 1e6:.2f} us per step of {rows} predicted on {machine.id}: launch, l2.bandwidth"
-    )
-    if each >= together:
-        return No(f"{because}; {one_group}")
-    subject = ", ".join(p.name for p in kernel.outputs)
+    rows, steps = f"{number(nests[0].points)} rows of {longest}", number(ordered.extent)
     launches = "a launch" if len(nests) == 1 else f"{len(nests)} launches"
-    return Decision("steps", subject, f"{launches} per step", because, (one_group,))
+
+    def way(name: str, launched: bool, seconds: float, decided: str) -> Way[bool]:
+        words = f"{steps} steps of {rows}, each {seconds * 1e6:.2f} us predicted on {machine.id}"
+        because = f"{words}: {decided}"
+        return Way(name, steps * seconds, (99.0 * launched,), launched, because)
+
+    ways = (
+        way("one group per row", False, together, "l2.bandwidth"),
+        way(f"{launches} per step", True, each, "launch, l2.bandwidth"),
+    )
+    return tuple(sorted(ways, key=lambda way: way.seconds))
 
 
 def can_launch_steps(kernel: Kernel, ranges: Ranges, lanes: int, vector: int) -> Yes | No:

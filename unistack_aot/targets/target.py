@@ -14,7 +14,7 @@ from unistack_aot.base.symbolic import Ranges
 from unistack_aot.hw.machine import Machine
 from unistack_aot.hw.propmap import PropertyMap
 from unistack_aot.mcir.program import Program
-from unistack_aot.schedule.candidates import Choice, Pick, Picks
+from unistack_aot.schedule.choices import Choice, Pick, Picks
 from unistack_aot.schedule.decision import Decision
 
 Constants = Mapping[str, NDArray[Any]]

@@ -10,14 +10,15 @@ import json
 import os
 import tempfile
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, cast
 
 from unistack_aot.base.errors import BadInput
 
-SCHEMA = 1
+SCHEMA = 2
+_AGAIN = "delete the file; it is measured again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,17 +37,27 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One kernel: what it computes, predicted and measured seconds by way, the usual way."""
+    """One kernel: what it computes, predicted and measured seconds by way, the usual way, ways refused and why."""
 
     subject: str
     usual: str
     predicted: Mapping[str, float]
     measured: Mapping[str, float] = field(default_factory=dict[str, float])
+    refused: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def tried(self) -> frozenset[str]:
+        """The ways that need no trial any more."""
+        return frozenset((*self.measured, *self.refused))
 
     def with_time(self, way: str, seconds: float) -> Entry:
         """The entry with one more measurement; of two of the same way the shorter counts."""
         times = {**self.measured, way: min(seconds, self.measured.get(way, seconds))}
-        return Entry(self.subject, self.usual, self.predicted, times)
+        return replace(self, measured=times)
+
+    def without(self, refused: Mapping[str, str]) -> Entry:
+        """The entry with ways that must not be taken, whatever their times are."""
+        return replace(self, refused={**self.refused, **refused})
 
 
 class Database:
@@ -82,6 +93,7 @@ class Database:
             "usual": entry.usual,
             "predicted": dict(sorted(entry.predicted.items())),
             "measured": dict(sorted(entry.measured.items())),
+            "refused": dict(sorted(entry.refused.items())),
         }
         handle, draft = tempfile.mkstemp(dir=path.parent)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
@@ -95,14 +107,16 @@ def _entry(found: object, path: Path) -> Entry:
         raise BadInput(
             f"a tuning entry has schema {fields.get('schema')!r}, this version reads {SCHEMA}",
             at=path,
-            hint="delete the file; it is measured again",
+            hint=_AGAIN,
         )
+    names = ("subject", "usual", "predicted", "measured", "refused")
+    missing = [name for name in names if name not in fields]
+    if missing:
+        raise BadInput(f"a tuning entry has no field '{missing[0]}'", at=path, hint=_AGAIN)
     times = {**fields["measured"], **fields["predicted"]}
     for way, seconds in times.items():
         if not isinstance(seconds, int | float) or not 0 < seconds < 1e4:
             raise BadInput(
-                f"a tuning entry says that '{way}' takes {seconds!r} seconds",
-                at=path,
-                hint="delete the file; it is measured again",
+                f"a tuning entry says that '{way}' takes {seconds!r} seconds", at=path, hint=_AGAIN
             )
-    return Entry(fields["subject"], fields["usual"], fields["predicted"], fields["measured"])
+    return Entry(*(fields[name] for name in names))

@@ -26,16 +26,13 @@ from unistack_aot.mcir.winograd import Form
 from unistack_aot.schedule.attention import ATTEND, AttentionSite, find_attention
 from unistack_aot.schedule.candidates import (
     ANOTHER_ALGORITHM,
-    Choice,
-    Pick,
-    Picks,
     apart,
     block_ways,
     choose,
-    content_key,
     neighbours,
     placed,
 )
+from unistack_aot.schedule.choices import Choice, Pick, Picks, content_key
 from unistack_aot.schedule.contraction import Site, find_site
 from unistack_aot.schedule.cost import predict_kernel
 from unistack_aot.schedule.decision import Decision
@@ -271,8 +268,8 @@ class Legalizer:
             kind, subject, writes, key, ways, cost, machine, picks, near, because
         )
         known = self.choices.get(key, replace(choice, writes=()))
-        writes = (*known.writes, *choice.writes)
-        self.choices[key] = replace(choice, writes=writes, places=places or apart(ways))
+        places = places or apart(ways)
+        self.choices[key] = replace(choice, writes=(*known.writes, *choice.writes), places=places)
         self.decisions.append(decision)
         return way
 

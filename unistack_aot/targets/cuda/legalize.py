@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from numpy.typing import NDArray
 
@@ -19,20 +21,24 @@ from unistack_aot.mcir.nodes import Access, Kernel, Param
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.mcir.transform import all_loads
 from unistack_aot.schedule.attention import AttentionSite, find_attention
-from unistack_aot.schedule.attention_blocks import choose_attention
+from unistack_aot.schedule.attention_blocks import (
+    attended,
+    attention_ways,
+)
 from unistack_aot.schedule.block_tiles import (
     block_tiled,
-    choose_tile,
     hoisted,
     oriented,
     outputs_of,
     runs_inside,
+    tile_ways,
 )
 from unistack_aot.schedule.channels_last import (
     TURN_CHANNELS,
     choose_channels_last,
     turned_shape,
 )
+from unistack_aot.schedule.choices import Choice, Pick, Picks, content_key
 from unistack_aot.schedule.contraction import Factor, Site, find_site
 from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.independent import MOVE_OUTSIDE
@@ -40,11 +46,12 @@ from unistack_aot.schedule.last_writer import LAST_WRITER
 from unistack_aot.schedule.many_narrow import assign_roles
 from unistack_aot.schedule.narrow_floats import WIDEN
 from unistack_aot.schedule.narrow_storage import narrow_storage
+from unistack_aot.schedule.offers import Offer, Way, on_trial, take
 from unistack_aot.schedule.operands import operand
 from unistack_aot.schedule.operator import or_same
 from unistack_aot.schedule.separation import SEPARATE
 from unistack_aot.schedule.split_depth import SPLIT_REDUCE, workspace_shape
-from unistack_aot.schedule.steps import LAUNCH_STEPS, choose_steps
+from unistack_aot.schedule.steps import LAUNCH_STEPS, step_ways
 from unistack_aot.schedule.stored_runs import STORE_RUNS
 from unistack_aot.schedule.tile_constants import packed, packed_param, repacked, suits
 from unistack_aot.schedule.tile_instruction import TileInstruction
@@ -54,14 +61,15 @@ from unistack_aot.targets.cuda.spills import (
     CROWDED,
     LOOPS,
     LoopWay,
-    Way,
+    Realised,
     avoided,
     lighter,
     loop_way,
 )
-from unistack_aot.targets.target import Avoided
+from unistack_aot.targets.target import Avoided, Scheduled
 
 Array = NDArray[Any]
+T = TypeVar("T")
 
 
 @dataclass
@@ -74,7 +82,9 @@ class Legalizer:
     constants: dict[str, Array]
     precision: str
     avoid: tuple[Avoided, ...] = ()
+    picks: Picks = field(default_factory=dict[str, Pick])
     decisions: list[Decision] = field(default_factory=list)
+    choices: dict[str, Choice] = field(default_factory=dict)
     decided: dict[tuple[Kernel, LoopWay], Kernel] = field(default_factory=dict)
 
     def steps(self, steps: tuple[Step, ...]) -> tuple[Step, ...]:
@@ -114,21 +124,43 @@ class Legalizer:
 
     def decide(self, kernel: Kernel, launch: Launch) -> list[Launch]:
         """The launches of one nest, realised by a tile instruction or with roles for its loops."""
-        ways = avoided(self.avoid, launch.origins)
-        if CROWDED in ways:
-            chosen = "all registers that a group can have"
-            self.decisions.append(Decision("spill", _written(kernel), chosen, ways[CROWDED]))
-        attended = self.attention(kernel, ways)
-        if not isinstance(attended, No):
-            return [closed(attended, launch)]
-        tiled = self.contraction(kernel, ways)
-        if isinstance(tiled, No):
+        key = self.key(closed(kernel, launch))
+        spilled = avoided(self.avoid, launch.origins)
+        if CROWDED in spilled:
+            subject, chosen = ", ".join(outputs_of(kernel)), "all registers that a group can have"
+            self.decisions.append(Decision("spill", subject, chosen, spilled[CROWDED]))
+        found = self.attention(kernel, key, spilled)
+        if isinstance(found, No):
+            found = self.contraction(kernel, key, spilled)
+        if isinstance(found, No):
             return [self.roles(closed(kernel, launch))]
-        parts = (closed(each, launch) for each in tiled)
+        parts = [closed(each, launch) for each in found]
+        self.written(key, parts)
         return [each if each.kernel.group else self.roles(each) for each in parts]
 
+    def key(self, launch: Launch) -> str:
+        """A name for a kernel before any choice, by all that its ways depend on."""
+        kinds = (self.buffers[name].kind.name for name in launch.args)
+        sizes = str(sorted(self.ranges.items()))
+        return content_key(launch.kernel, *kinds, sizes, self.precision)
+
+    def take(self, offer: Offer[T]) -> tuple[T, str]:
+        """The way that a measurement chose, or the usual one, and its name; the record and the choice are noted."""
+        pick = self.picks.get(offer.key)
+        way, decision, choice = take(offer, pick)
+        known = self.choices.get(offer.key)
+        self.choices[offer.key] = replace(choice, writes=() if known is None else known.writes)
+        self.decisions.append(decision)
+        return way, decision.chosen
+
+    def written(self, key: str, launches: Sequence[Launch]) -> None:
+        """Note that these launches are what one place of the kernel `key` has become."""
+        choice = self.choices[key]
+        names = tuple(dict.fromkeys(name for each in launches for name in each.writes()))
+        self.choices[key] = replace(choice, writes=(*choice.writes, names))
+
     def instead(
-        self, subject: str, chosen: str, offered: Sequence[Way], ways: Mapping[str, str]
+        self, subject: str, chosen: str, offered: Sequence[Realised], ways: Mapping[str, str]
     ) -> None:
         """Record that a choice was made because those before it spilled."""
         names = {way.name for way in offered}
@@ -139,22 +171,33 @@ class Legalizer:
     def roles(self, launch: Launch) -> Launch:
         """A launch of one nest with roles for its loops; equal kernels are decided once."""
         way = loop_way(self.avoid, launch.origins)
-        known = (launch.kernel, way)
+        known, key = (launch.kernel, way), self.key(launch)
         if known not in self.decided:
             kernel = or_same(WIDEN(launch.kernel), launch.kernel)
-            found, decision = self.loops(kernel, way)
-            written = ", ".join(launch.writes())
-            self.decisions.append(replace(decision, subject=written))
-            self.instead(written, way.name, LOOPS, avoided(self.avoid, launch.origins))
+            subject = ", ".join(launch.writes())
+            found = self.launched_by_step(kernel, subject, key, way)
+            if found is None:
+                found, decision = self.loops(kernel, way)
+                self.decisions.append(replace(decision, subject=subject))
+            self.instead(subject, way.name, LOOPS, avoided(self.avoid, launch.origins))
             self.decided[known] = canonical(found)
-        return replace(launch, kernel=self.decided[known])
+        done = replace(launch, kernel=self.decided[known])
+        if key in self.choices:
+            self.written(key, [done])
+        return done
+
+    def launched_by_step(
+        self, kernel: Kernel, subject: str, key: str, way: LoopWay
+    ) -> Kernel | None:
+        """An ordered loop whose steps are launches of their own, if they may be and that is the way to take."""
+        ways = step_ways(kernel, self.ranges, self.machine)
+        if isinstance(ways, No) or not self.take(Offer("steps", subject, key, ways))[0]:
+            return None
+        vector = min(self.machine.vector_bytes, way.most.vector_bytes)
+        return LAUNCH_STEPS.sure(kernel, self.ranges, self.machine.lanes, vector)
 
     def loops(self, kernel: Kernel, way: LoopWay) -> tuple[Kernel, Decision]:
-        """A launch per step, a near tile that turns a matrix, or workers for elements and rows; and why."""
-        steps = choose_steps(kernel, self.ranges, self.machine)
-        if not isinstance(steps, No):
-            vector = min(self.machine.vector_bytes, way.most.vector_bytes)
-            return LAUNCH_STEPS.sure(kernel, self.ranges, self.machine.lanes, vector), steps
+        """A near tile that turns a matrix, or workers for elements and rows; and why."""
         turned = TURN(kernel, self.ranges)
         if isinstance(turned, No) or way is not LOOPS[0]:
             return assign_roles(kernel, self.ranges, self.machine, way.most)
@@ -162,35 +205,65 @@ class Legalizer:
         near = f"near tile {SIDE} x {SIDE}"
         return turned, Decision("map", turned.outputs[0].name, near, because)
 
-    def attention(self, kernel: Kernel, ways: Mapping[str, str]) -> Kernel | No:
+    def attention(
+        self, kernel: Kernel, key: str, spilled: Mapping[str, str]
+    ) -> tuple[Kernel, ...] | No:
         """An attention over blocks of queries, if some block fits and did not spill."""
         site = find_attention(kernel)
         if isinstance(site, No):
             return site
         blocks = attention_for(site.q.dtype, self.precision, self.machine)
-        fitting = lighter(blocks, ways)
-        chosen = choose_attention(kernel, site, fitting, self.machine, self.ranges)
-        if isinstance(chosen, No):
-            self.instead(_written(kernel), "loops over far memory", blocks, ways)
-            return chosen
-        self.decisions.append(chosen[1])
-        self.instead(_written(kernel), chosen[1].chosen, blocks, ways)
-        return chosen[0]
+        subject = ", ".join(outputs_of(kernel))
 
-    def contraction(self, kernel: Kernel, ways: Mapping[str, str]) -> tuple[Kernel, ...] | No:
+        offered = partial(attention_ways, site, machine=self.machine)
+        way = self.realised("attention", subject, key, blocks, offered, spilled)
+        return way if isinstance(way, No) else (attended(kernel, site, way, self.ranges),)
+
+    def realised(
+        self,
+        kind: str,
+        subject: str,
+        key: str,
+        offered: Sequence[Realised],
+        ways_of: Callable[[Sequence[Realised]], tuple[Way[T], ...] | No],
+        spilled: Mapping[str, str],
+    ) -> T | No:
+        """The way to take among those of what is offered and did not spill; the refusal if none is left.
+
+        What spilled on trial tells nothing of the usual way; what spilled otherwise, that less must be held.
+        """
+        every, pick = ways_of(offered), self.picks.get(key)
+        if isinstance(every, No):
+            return every
+        tried = on_trial(every, pick)
+        kept = lighter(offered, spilled.keys() - {tried})
+        ways = ways_of([each for each in kept if each.name not in spilled])
+        if isinstance(ways, No):
+            self.instead(subject, "loops over far memory", offered, spilled)
+            return ways
+        way, name = self.take(Offer(kind, subject, key, ways))
+        if pick is not None and tried in spilled:
+            choice = self.choices[key]
+            self.choices[key] = replace(choice, refused={pick.way: spilled[tried]})
+        self.instead(subject, name, offered, spilled)
+        return way
+
+    def contraction(
+        self, kernel: Kernel, key: str, spilled: Mapping[str, str]
+    ) -> tuple[Kernel, ...] | No:
         """A contraction over near tiles, if some tile instruction pays, between what goes before and after it."""
         site = self.site_of(kernel)
         if isinstance(site, No):
             return site
         operands = (site.a.load.dtype, site.b.load.dtype)
         tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
-        chosen = choose_tile(kernel, site, lighter(tiles, ways), self.machine, self.ranges)
-        if isinstance(chosen, No):
-            self.instead(_written(kernel), "loops over far memory", tiles, ways)
-            return chosen
-        tile, parts, decision = chosen
-        self.decisions.append(decision)
-        self.instead(_written(kernel), decision.chosen, tiles, ways)
+        subject = ", ".join(outputs_of(kernel))
+
+        offered = partial(tile_ways, kernel, site, machine=self.machine, ranges=self.ranges)
+        way = self.realised("tile", subject, key, tiles, offered, spilled)
+        if isinstance(way, No):
+            return way
+        tile, parts = way.tile, way.parts
         before, kernel, site = self.channels_last(kernel, site, tile)
         tail = kernel.with_body(site.tail)
         tail = or_same(WIDEN(tail), tail).body
@@ -244,15 +317,15 @@ class Legalizer:
         site = hoisted(kernel, oriented(kernel, site, self.ranges), self.ranges)
         operands = (site.a.load.dtype, site.b.load.dtype)
         tiles = instructions_for(operands, site.acc.dtype, self.precision, self.machine)
-        chosen = choose_tile(kernel, site, tiles, self.machine, self.ranges)
-        return None if isinstance(chosen, No) else chosen[0].element
+        found = tile_ways(kernel, site, tiles, self.machine, self.ranges)
+        return None if isinstance(found, No) else found[0].made.tile.element
 
     def attends_in(self, kernel: Kernel, site: AttentionSite, name: str) -> DType | None:
         """The element type of queries, keys and values of the block that is chosen for an attention."""
         others = (*loads(site.score), *all_loads(site.tail))
         blocks = attention_for(site.q.dtype, self.precision, self.machine)
-        chosen = choose_attention(kernel, site, blocks, self.machine, self.ranges)
-        if isinstance(chosen, No) or any(load.buffer == name for load in others):
+        found = attention_ways(site, blocks, self.machine)
+        if isinstance(found, No) or any(load.buffer == name for load in others):
             return None
         return blocks[0].element
 
@@ -291,10 +364,6 @@ class Legalizer:
         return name
 
 
-def _written(kernel: Kernel) -> str:
-    return ", ".join(outputs_of(kernel))
-
-
 def _loaded(params: list[Param], site: Site) -> tuple[Param, ...]:
     """The parameters that the contraction or its tail still uses, each once."""
     names = {load.buffer for load in all_loads(site.tail)}
@@ -310,12 +379,13 @@ def legalize(
     machine: Machine,
     precision: str,
     avoid: tuple[Avoided, ...] = (),
-) -> tuple[Program, dict[str, Array], tuple[Decision, ...]]:
-    """The whole program for one generation, its constants, and why."""
-    work = Legalizer(ranges, machine, program.by_name(), dict(constants), precision, avoid)
+    picks: Picks = MappingProxyType({}),
+) -> Scheduled:
+    """The whole program for one generation, its constants, why, and what could be measured."""
+    work = Legalizer(ranges, machine, program.by_name(), dict(constants), precision, avoid, picks)
     program, stored = narrow_storage(program, work.rounds_to)
     work.buffers = program.by_name()
     work.decisions.extend(stored)
     steps = work.steps(program.steps)
     done = Program(program.name, tuple(work.buffers.values()), steps)
-    return done, work.constants, tuple(work.decisions)
+    return Scheduled(done, work.constants, tuple(work.decisions), tuple(work.choices.values()))

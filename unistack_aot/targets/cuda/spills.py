@@ -40,7 +40,7 @@ LOOPS = (
     LoopWay("loops.rolled", Most(1, 256), True, 1),
 )
 """From the fastest to the one with least in registers: narrower accesses, smaller groups, loops one step at a time."""
-Way = TypeVar("Way", TileInstruction, AttentionBlock, LoopWay)
+Realised = TypeVar("Realised", TileInstruction, AttentionBlock, LoopWay)
 
 
 def refuse_spills(
@@ -85,7 +85,7 @@ def registers_of(workers: int, machine: Machine) -> int:
     return min(machine.registers_per_thread, machine.registers // workers // 8 * 8)
 
 
-def lighter(offered: Sequence[Way], avoided: Collection[str]) -> tuple[Way, ...]:
+def lighter(offered: Sequence[Realised], avoided: Collection[str]) -> tuple[Realised, ...]:
     """Those offered that hold less in a worker's registers than every one of them whose name is avoided."""
     held = [way.held for way in offered if way.name in avoided]
     return tuple(way for way in offered if not held or way.held < min(held))

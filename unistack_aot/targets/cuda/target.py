@@ -68,16 +68,18 @@ class DeviceTarget:
         """Decide every kernel for this generation."""
         machine = request.on(self.machine(request.level))
         program, fused = prepare(program, constants, request.ranges, request.verify, machine)
-        program, kept, realised = legalize(
+        legal = legalize(
             program,
             dict(constants),
             request.ranges,
             machine,
             request.precision,
             request.avoid,
+            request.picks,
         )
-        program, reused = finish(program, request.ranges, request.verify)
-        return Scheduled(program, kept, (*fused, *realised, *reused))
+        program, reused = finish(legal.program, request.ranges, request.verify)
+        decided = (*fused, *legal.decisions, *reused)
+        return Scheduled(program, legal.constants, decided, legal.choices)
 
     def emit(
         self, program: Program, request: Request, keys: dict[str, str], dims: dict[str, int]

@@ -22,7 +22,7 @@ _LEVELS: dict[str, frozenset[str]] = {
     "x86-64-v2": frozenset({"cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
     "x86-64-v3": frozenset({"abm", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe", "xsave"}),
     "x86-64-v4": frozenset({"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
-    "x86-64-v4-bf16": frozenset({"avx512_bf16"}),
+    "x86-64-v4-bf16": frozenset({"avx512_bf16", "avx512_vnni"}),
     "x86-64-v4-amx": frozenset({"amx_tile", "amx_bf16"}),
 }
 # Linux keeps AMX's tile registers from a process until it asks for them (linux/arch/x86/include/uapi/asm/prctl.h).

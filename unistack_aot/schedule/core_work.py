@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from math import ceil, log2, prod
 
-from unistack_aot.base.dtypes import DType, bool_
+from unistack_aot.base.dtypes import DType, bool_, f32
 from unistack_aot.base.symbolic import evaluate, substitute, symbol, symbols
 from unistack_aot.hw.machine import Machine
 from unistack_aot.ir.scalar import Call, Cast, Index, Load, Name, Scalar, postorder
@@ -97,7 +97,9 @@ class Core(Extents):
         self.work.entries.update(self.rates.entries)
         self.pending: dict[str, Contract] = {}
         self.tasks = 0  # of the loops over tasks around; 0 outside of them
-        self.pixels = ""  # the loop whose iterations share what does not change along it, in registers
+        self.pixels = (
+            ""  # the loop whose iterations share what does not change along it, in registers
+        )
 
     # --- statements ---------------------------------------------------------------------------------
 
@@ -341,8 +343,8 @@ class Core(Extents):
         row_block, _, depth_block = stmt.blocks
         chunks = max(1, ceil(rows / max(1, row_block)))
         parts = ceil(depth / depth_block) if depth_block else 1
-        element = 4
-        if stmt.a.rounded is None:
+        held = next(p.dtype for p in self.kernel.params if p.name == stmt.b.buffer)
+        if held is f32:
             add_tiles(
                 self.work,
                 self.rates,
@@ -353,18 +355,17 @@ class Core(Extents):
                 self.shared(stmt),
             )
         else:
-            element = stmt.a.rounded.bytes
-            rate = self.machine.rate(stmt.via, stmt.a.rounded.name)
-            alone = rate.value / self.machine.parallel_units
+            rate = self.machine.find_rate(stmt.via, held.name)
+            rate = rate or self.machine.rate("fma", "f32")  # integers multiply as fast
             self.work.entries[rate.name] = (rate,)
-            sums = Gathered(rate.name, alone, element)
+            sums = Gathered(rate.name, rate.value / self.machine.parallel_units, held.bytes)
             add_gathered(self.work, self.rates, sums, rows / chunks, panels, depth, times * chunks)
         if parts > 1:  # partial sums wait in the second cache
             self.work.seconds["l2"] += (
                 times * (parts - 1) * 2 * rows * panels * PANEL * 4 / self.rates.l2
             )
         again = times * (chunks - 1) * panels * PANEL * depth
-        self.work.again[stmt.b.buffer] += again * element
+        self.work.again[stmt.b.buffer] += again * held.bytes
 
     def winograd(
         self,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from unistack_aot.base.dtypes import f32
+from unistack_aot.base.dtypes import f32, i16
 from unistack_aot.base.symbolic import (
     Dim,
     FloorDiv,
@@ -32,6 +32,7 @@ from unistack_aot.schedule.decision import Decision
 from unistack_aot.schedule.laying_out import LAY_OUT
 from unistack_aot.schedule.uses import touched
 
+LAID = (f32, i16)  # what tiles take from windows: floats, and integers less their zero point
 CHANNELS = 1  # the axis that is blocked: N, C, then space
 CONTRACTED = "contracted"  # the channels of a contraction: those it sums and those it makes
 FEWEST = 8  # channels below this read plain rows: a block of 16 would be mostly padding
@@ -199,7 +200,7 @@ def _wishes(program: Program, block: int, ranges: Ranges) -> Wishes:
         named = dict(zip((p.name for p in launch.kernel.params), launch.args, strict=True))
         source = launch.kernel.param(site.a.load.buffer)
         halo = halo_of(site, source.shape, ranges)
-        if halo is None or source.dtype is not f32:
+        if halo is None or source.dtype not in LAID:
             continue
         channels = source.shape[CHANNELS]
         dense = not site.batch and bool(site.cols)
@@ -231,7 +232,7 @@ def _free_buffers(program: Program) -> set[str]:
         b.name
         for b in program.buffers
         if b.kind is Kind.ARENA
-        and b.dtype is f32
+        and b.dtype in LAID
         and 3 <= len(b.shape) <= 5
         and b.name not in held
         and b.name not in aliased

@@ -135,8 +135,10 @@ def can_pack(
     if isinstance(site, No):
         return site
     a = kernel.param(site.a.load.buffer)
-    if a.dtype is not f32 or site.acc.dtype is not f32 or not site.cols:
-        return No("the tile instruction takes f32")
+    b = kernel.param(site.b.load.buffer)
+    taken = a.dtype in via.takes and (via.sums.is_float or b.dtype in via.takes)
+    if not taken or site.acc.dtype is not via.sums or not site.cols:
+        return No(f"{via.name} takes {' or '.join(map(str, via.takes))}")
     if site.a.within is not None:
         return No("the left operand has guarded elements")
     depth = depth_of(site, a.layout, a.shape, ranges)
@@ -185,7 +187,7 @@ def packed_right(
     over = _over_panels(site, depth, a.layout, held)
     loops, (fold, *tail) = perfect_nest(kernel.body[:1])
     assert isinstance(fold, Fold)
-    value = call("mul", _as_taken(over.a.load, via), cast(f32, over.b.load))
+    value = call("mul", _as_taken(over.a.load, via), cast(via.sums, over.b.load))
     summed = replace(fold, axes=depth.axes, values=(value,))
     params = tuple(p for p in kernel.params if p.name != b.name or _still_read(b.name, site))
     body = (*around(loops, (summed, *tail)), *kernel.body[1:])
@@ -195,7 +197,7 @@ def packed_right(
 
 def _as_taken(value: Scalar, via: PanelInstruction) -> Scalar:
     """An element as the instruction multiplies it: rounded to its type."""
-    return cast(f32, cast(via.dtype, value))
+    return cast(via.sums, value if via.rounds is None else cast(via.rounds, value))
 
 
 def _over_panels(site: Site, depth: Depth, layout: Layout, held: Param) -> Site:
@@ -230,9 +232,10 @@ def _packing(
         guards.append(index_value(env[blocked.var]) < index_value(blocked.extent))
     if site.b.within is not None:
         guards.append(substitute_indices(site.b.within, env))
-    value = cast(f32, value)
+    wide = f32 if held.dtype.is_float else held.dtype
+    value = cast(wide, value)
     for guard in reversed(guards):
-        value = where(guard, value, literal(0, f32))
+        value = where(guard, value, literal(0, wide))
     index = (*(symbol(a.var) for a in batch), panel, place, lane)
     loops = (*batch, Axis("panel", held.shape[-3]), *deep, Axis("lane", PANEL))
     body: tuple[Stmt, ...] = (Store(held.name, index, cast(held.dtype, value)),)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from unistack_aot.base.dtypes import f32
 from unistack_aot.base.symbolic import Dim, Ranges, ceildiv, simplify, substitute, symbol
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import Scalar
@@ -90,13 +89,13 @@ def panels_tiled(
     # bounds of the row axes are known before they become parts of one row number
     a = _view(site.a, {}, inside)
     a = replace(a, index=tuple(simplify(substitute(e, env), inside) for e in a.index))
-    a = replace(a, rounded=via.dtype if via.gathered else None)
+    a = replace(a, rounded=via.rounds)
     b = _view(site.b, env, {})
     near = (blocks.row_block, blocks.panel_group * PANEL, blocks.depth_block)
     contract = Contract("tile", a, b, rows, cols, site.depth, via.name, near)
     drain = Drain("tile", rows, cols, site.acc.name, substitute_vars(site.tail, env))
     shape = (task_rows, blocks.task_panels * PANEL)
-    body: tuple[Stmt, ...] = (Tile("tile", f32, shape, Space.REG, 0.0), contract, drain)
+    body: tuple[Stmt, ...] = (Tile("tile", via.sums, shape, Space.REG, 0.0), contract, drain)
     tasks = (
         Axis("row_task", ceildiv(total_rows, task_rows) if blocks.task_rows else 1),
         Axis("panel_task", ceildiv(panels, blocks.task_panels)),

@@ -39,13 +39,17 @@ Array = NDArray[Any]
 class PanelInstruction:
     """A tile instruction over panels: the type of its elements, and how panels hold the depth.
 
-    `pairs` consecutive elements of a column lie side by side; the depth is padded to a multiple of `unit` with zeros. A
-    left operand of another type is `gathered`: rounded into near rows before the tiles read it. `rows` is the most that
-    a tile has, where not the vector registers say; `needs` the capability of machines that have the instruction.
+    `sums` is the type of sums, `takes` those of operands in
+    memory. `pairs` consecutive elements of a column lie side by side; the depth is padded to a multiple of `unit` with
+    zeros. Where elements are of another type than f32, the left operand is `gathered`: converted into near rows
+    before the tiles read it. `rows` is the most that a tile has, where not the vector registers say; `needs` the
+    capability of machines that have the instruction.
     """
 
     name: str
     dtype: DType
+    sums: DType = f32
+    takes: tuple[DType, ...] = (f32,)
     unit: int = 1
     pairs: int = 1
     rows: int | None = None
@@ -55,6 +59,11 @@ class PanelInstruction:
     def gathered(self) -> bool:
         """Whether the left operand is brought into the instruction's type and order first."""
         return self.dtype is not f32
+
+    @property
+    def rounds(self) -> DType | None:
+        """The type to which it rounds elements of the left operand; None where it keeps their values."""
+        return self.dtype if self.dtype.is_narrow else None
 
     def depth(self, depth: Dim) -> Dim:
         """The depth that panels hold."""

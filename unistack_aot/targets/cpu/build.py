@@ -49,21 +49,27 @@ class Isa:
     features: tuple[str, ...] = ()
 
 
-_BF16, _AMX = ("-mavx512bf16",), ("-mamx-tile", "-mamx-bf16")
+_BF16, _AMX = ("-mavx512bf16", "-mavx512vnni"), ("-mamx-tile", "-mamx-bf16")
 
 LEVELS = {
     "x86-64-v2": Isa("x86-64-v2", "x86_64", "x86-64-v2", "x86_64_v2", (), 16),
     "x86-64-v3": Isa("x86-64-v3", "x86_64", "x86-64-v3", "x86_64_v3", (), 32),
     "x86-64-v4": Isa("x86-64-v4", "x86_64", "x86-64-v4", "x86_64_v4", (), 64),
     "x86-64-v4-bf16": Isa(
-        "x86-64-v4-bf16", "x86_64", "x86-64-v4", "x86_64_v4", ("avx512_bf16",), 64, _BF16
+        "x86-64-v4-bf16",
+        "x86_64",
+        "x86-64-v4",
+        "x86_64_v4",
+        ("avx512_bf16", "avx512_vnni"),
+        64,
+        _BF16,
     ),
     "x86-64-v4-amx": Isa(
         "x86-64-v4-amx",
         "x86_64",
         "x86-64-v4",
         "x86_64_v4",
-        ("avx512_bf16", "amx_tile", "amx_bf16"),
+        ("avx512_bf16", "avx512_vnni", "amx_tile", "amx_bf16"),
         64,
         (*_BF16, *_AMX),
     ),

@@ -158,7 +158,8 @@ class Legalizer:
         if isinstance(heads, AttentionSite):
             return attention_fits(kernel, heads, self.ranges)
         if isinstance(site, Site) and site.cols:
-            return PACK.check(kernel, self.oriented(kernel, site), "packed", self.ranges)
+            via, _ = self.instruction(site)
+            return PACK.check(kernel, self.oriented(kernel, site), "packed", self.ranges, via)
         return No("it multiplies nothing")
 
     def roles(self, launch: Launch, workers: WideWorkers) -> Launch:
@@ -173,10 +174,13 @@ class Legalizer:
     ) -> tuple[list[Launch], Kernel] | No:
         """Packed form of a contraction with its packing launch, if the tile instruction fits."""
         site = self.oriented(kernel, site)
-        refusal = PACK.check(kernel, site, "packed", self.ranges)
+        via, because = self.instruction(site)
+        refusal = PACK.check(kernel, site, "packed", self.ranges, via)
         if isinstance(refusal, No):
             return refusal
-        via = self.instruction(launch, site)
+        subject = ", ".join(launch.origins[:2]) or launch.label
+        if because:
+            self.decisions.append(Decision("instruction", subject, via.name, because))
         a, b = kernel.param(site.a.load.buffer), kernel.param(site.b.load.buffer)
         depth = depth_of(site, a.layout, a.shape, self.ranges)
         assert isinstance(depth, Depth)
@@ -202,7 +206,6 @@ class Legalizer:
                 return TILE_WINOGRAD.sure(kernel, site, depth, blocks, operand, self.machine)
             return TILE_PANELS.sure(parts.kernel, parts.site, blocks, self.ranges, via)
 
-        subject = ", ".join(launch.origins[:2]) or launch.label
         kind = "blocks" if len(ways) == len(direct) else "algorithm"
         blocks = self.chosen(
             kind, subject, launch, ways, lambda way: made(way, "packed"), near, words, places
@@ -211,14 +214,10 @@ class Legalizer:
             blocks, self.transformed(name, blocks) if isinstance(blocks, Form) else name
         )
 
-    def instruction(self, launch: Launch, site: Site) -> PanelInstruction:
+    def instruction(self, site: Site) -> tuple[PanelInstruction, str]:
         """The tile instruction of a product; why, where a narrower one than f32's may be taken."""
         a, b = (self.narrow.get(factor.load.buffer) for factor in (site.a, site.b))
-        via, because = instruction_for((a, b), self.precision, self.machine)
-        if because:
-            subject = ", ".join(launch.origins[:2]) or launch.label
-            self.decisions.append(Decision("instruction", subject, via.name, because))
-        return via
+        return instruction_for(site.acc.dtype, (a, b), self.precision, self.machine)
 
     def attention(self, launch: Launch, kernel: Kernel, site: AttentionSite) -> Kernel:
         """The attention as blocks of queries that share one pass over the keys."""
@@ -324,7 +323,8 @@ class Legalizer:
         """The kernel with a constant operand in this layout."""
         param, digest = kernel.param(operand), self.buffers[operand].constant
         assert digest is not None
-        name = self.constant(laid_out(self.constants[digest], layout), param.shape, layout)
+        laid = laid_out(self.constants[digest], layout)
+        name = self.constant(laid, param.shape, layout, param.dtype)
         kernel = LAY_OUT.sure(kernel, {operand: layout})
         params = tuple(replace(p, name=name) if p.name == operand else p for p in kernel.params)
         return replace(kernel, params=params, body=rename_buffers(kernel.body, {operand: name}))

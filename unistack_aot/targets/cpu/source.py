@@ -60,7 +60,8 @@ def entry(
 
     `buffers` and `dims` number the program's buffers and dimension symbols.
     """
-    nodes: list[CNode] = [Directive("#include <ua/engine.h>"), Line("")]
+    nodes: list[CNode] = [Directive(f"#define {macro}") for macro in _asked(kernels)]
+    nodes += [Directive("#include <ua/engine.h>"), Line("")]
     nodes.append(Line("namespace ua { struct f16; struct bf16; }"))
     nodes.append(Block("namespace model", tuple(Line(f"{k.prototype};") for k in kernels)))
     calls: list[CNode] = []
@@ -80,6 +81,15 @@ def entry(
     )
     nodes += _exports()
     return render(tuple(nodes))
+
+
+def _asked(kernels: tuple[KernelText, ...]) -> list[str]:
+    """What of ua/engine.h only some libraries need: tiles of pairs."""
+    return [
+        f"UA_PRODUCTS_OF_{kind.upper()}"
+        for kind in ("bf16", "i16")
+        if any(f"ua::contract_{kind}(" in kernel.definition for kernel in kernels)
+    ]
 
 
 def _exports() -> tuple[CNode, ...]:

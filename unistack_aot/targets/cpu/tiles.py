@@ -19,17 +19,19 @@ from unistack_aot.codegen.kernel import KernelWriter
 from unistack_aot.mcir.accesses import accesses
 from unistack_aot.mcir.nodes import Axis, Contract, Drain
 from unistack_aot.mcir.transform import substitute_vars
+from unistack_aot.targets.cpu.instructions import INSTRUCTIONS
 
 PANEL = 16
 
 
 def panel_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNode, ...]:
-    """`ua::contract(...)` for a contraction and the drain of its tile; `ua::contract_bf16(...)` for narrow operands."""
-    narrow = stmt.a.rounded is not None
+    """`ua::contract(...)` for a contraction and the drain of its tile; `ua::contract_bf16(...)` for pairs of bf16."""
+    via = INSTRUCTIONS[stmt.via]
     run, strides, base = _segments(stmt, writer)
     segments = stmt.depth[: len(stmt.depth) - _in_run(stmt.depth, strides, run)]
     shift, count = _shift_table(segments, strides, writer)
     row_block, cols_block, depth_block = stmt.blocks
+    sums = writer.dialect.type(via.sums)
     packed = _packed_base(stmt, writer)
     fields = [
         packed,
@@ -40,25 +42,27 @@ def panel_call(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNod
         str(row_block),
         str(max(1, cols_block // PANEL)),
     ]
-    if not narrow:
+    if not via.gathered:
         fields.append(writer.printer.dim(_ahead(base, stmt, len(segments))))
     rows, cols = stmt.rows, stmt.cols
     first_panel = cols.first // PANEL
     last_panel = first_panel + ceildiv(cols.extent, PANEL)
     bounds = [rows.first, rows.first + rows.extent, first_panel, last_panel]
     row = Block(
-        f"const auto row = [&](int64_t {identifier(rows.var)}) -> const float*",
+        f"const auto row = [&](int64_t {identifier(rows.var)}) -> const {_held(stmt, writer)}*",
         (Line(f"return {identifier(stmt.a.buffer)} + {writer.printer.dim(base)};"),),
         ";",
     )
     done = Block(
-        "const auto done = [&](int64_t first, int count, int panel, int panels, const float* tile)",
-        _done(stmt, drain, writer),
+        f"const auto done = [&](int64_t first, int count, int panel, int panels, const {sums}* tile)",
+        _done(stmt, drain, sums, writer),
         ";",
     )
     numbers = ", ".join(f"{writer.printer.dim(b)}" for b in bounds)
     want = _want(drain, writer)
-    function, kind = ("contract_bf16", "Bf16Contraction") if narrow else ("contract", "Contraction")
+    function, kind = "contract", "Contraction"
+    if via.gathered:
+        function, kind = f"contract_{via.dtype}", "PairContraction"
     call = Line(f"ua::{function}(blocks, {numbers}, row, done{', want' if want else ''});")
     make = Line(f"const ua::{kind} blocks{{{', '.join(fields)}}};")
     return (Block("", (*shift, make, row, done, *want, call)),)
@@ -169,7 +173,12 @@ def _packed_base(stmt: Contract, writer: KernelWriter) -> str:
     return f"{identifier(stmt.b.buffer)} + {writer.printer.dim(offset)}"
 
 
-def _done(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNode, ...]:
+def _held(stmt: Contract, writer: KernelWriter) -> str:
+    """The C type of the left operand in memory."""
+    return writer.dialect.type(writer.kernel.param(stmt.a.buffer).dtype)
+
+
+def _done(stmt: Contract, drain: Drain, sums: str, writer: KernelWriter) -> tuple[CNode, ...]:
     """The epilogue of a finished tile: panel by panel, row by row, 16 columns at once."""
     total = _total(drain.cols.first, drain.cols.extent, stmt, writer)
     place = symbol("at_panel") * PANEL + symbol("j")
@@ -179,7 +188,7 @@ def _done(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNode, ..
     scope = writer.printer.ranges
     scope["m"], scope["at_panel"], scope["j"] = (0, None), (0, None), (0, PANEL - 1)
     inner = (
-        Line(f"const float {value} = values[j];"),
+        Line(f"const {sums} {value} = values[j];"),
         *writer.body(body),
     )
     for name in ("m", "at_panel", "j"):
@@ -192,7 +201,7 @@ def _done(stmt: Contract, drain: Drain, writer: KernelWriter) -> tuple[CNode, ..
         part = Block("for (int64_t j = 0; j < width; ++j)", inner)
         row_body = (Block(f"if (width == {PANEL})", whole), Block("else", (simd, part)))
     width = f"ua::min_index({PANEL}, {writer.printer.dim(total)} - at_panel * {PANEL})"
-    values = "const float* const values = tile + (p * panels + q) * 16;"
+    values = f"const {sums}* const values = tile + (p * panels + q) * 16;"
     rows = Block(
         "for (int p = 0; p < count; ++p)",
         (Line("const int64_t m = first + p;"), Line(values), *row_body),

@@ -55,21 +55,22 @@ UA_INLINE void* erase(F& f) {
     return const_cast<void*>(static_cast<const void*>(&f));
 }
 
-template <class Rows, class Done>
+// Rows and sums of other types of 32 bits or less go through the same pointers.
+template <class Sum = float, class Rows, class Done>
 UA_INLINE Calls calls_of(Rows& rows, Done& done) {
     Calls calls{erase(rows), erase(done), nullptr, nullptr, nullptr, nullptr};
     calls.rows = [](void* f, int64_t from, int count, const float** start) {
-        for (int p = 0; p < count; ++p) start[p] = (*static_cast<Rows*>(f))(from + p);
+        for (int p = 0; p < count; ++p) start[p] = reinterpret_cast<const float*>((*static_cast<Rows*>(f))(from + p));
     };
     calls.done = [](void* f, int64_t m, int count, int panel, int panels, const float* tile) {
-        (*static_cast<Done*>(f))(m, count, panel, panels, tile);
+        (*static_cast<Done*>(f))(m, count, panel, panels, reinterpret_cast<const Sum*>(tile));
     };
     return calls;
 }
 
-template <class Rows, class Done, class Want>
+template <class Sum = float, class Rows, class Done, class Want>
 UA_INLINE Calls calls_of(Rows& rows, Done& done, Want& want) {
-    Calls calls = calls_of(rows, done);
+    Calls calls = calls_of<Sum>(rows, done);
     calls.want_body = erase(want);
     calls.want = [](void* f, int64_t m, int count, int panel, int panels) {
         (*static_cast<Want*>(f))(m, count, panel, panels);

@@ -5,7 +5,7 @@
 
 #include <ua/attention.h>
 #include <ua/contract.h>
-#include <ua/contract_bf16.h>
+#include <ua/contract_pairs.h>
 #include <ua/conv.h>
 #include <ua/half.h>
 #include <ua/index.h>

@@ -1,15 +1,9 @@
 // Register tiles of bf16: acc[rows][16*NP] += A[rows][K] * B[K][16*NP], by AMX tiles or by dot products of pairs (AVX512-BF16).
-// Not here: blocking and loop orders around a tile (contract_bf16_nest.h).
-//
-// Operands, in steps of kBf16Depth = 32 of the depth
-//   A   [ceil(rows/16)][K/32][16][32]: 16 rows of a step are one AMX tile; `a` is its first row, `deep` elements lead to the next 16 rows
-//   B   packed panels [K/32][16][16][2]: 16 pairs of 16 columns are one AMX tile; panels `panel_stride` elements apart
-//   C   [rows][16*NP] f32 as in tile.h; written in whole tiles of kBf16Rows rows
+// Not here: operands, blocking and loop orders around a tile (pair_nest.h). Included once per library.
 #pragma once
 #include <utility>
 
-#include "contract_bf16.h"
-#include "tile.h"
+#include "pair_nest.h"
 #if defined(__AMX_BF16__) || defined(UA_TILES_IN_SOFTWARE)
 #include "amx.h"
 #define UA_AMX 1
@@ -17,29 +11,29 @@
 
 namespace ua {
 
-inline constexpr int64_t kBf16Block = 16 * kBf16Depth;  // elements of 16 rows of A, or of a panel, in one step
+namespace detail {
 
-struct Bf16TileArgs {
-    const bf16* a;
-    int64_t deep;
-    int first;  // row in A
-    const bf16* panel;
-    int64_t panel_stride;
-    int64_t steps;
-    const float* init;  // null: zeros
-    float* out;
-};
+// 16 floats, the first n of them (the rest zero), as bf16; subnormals become zero.
+inline void take_bf16(uint16_t* to, const void* from, int n) {
+    const float* const x = static_cast<const float*>(from);
+#if defined(__AVX512BF16__)
+    const __m256bh narrow = _mm512_cvtneps_pbh((__m512)load_first(x, n));
+    std::memcpy(to, &narrow, sizeof narrow);
+#else
+    for (int j = 0; j < 16; ++j) to[j] = j < n ? to_bf16(x[j]).raw : 0;
+#endif
+}
 
 #if defined(UA_AMX)
 
-inline constexpr int kBf16Rows = 32, kBf16Panels = 2;
+inline constexpr int kBf16Rows = 32;
 
 // Up to 16 rows of one or two panels.
 template <int NP>
-UA_NOINLINE void tile_bf16_low(const Bf16TileArgs& t) {
+UA_NOINLINE void tile_bf16_low(const PairTileArgs& t) {
     constexpr int64_t row = NP * 64;
-    const bf16* a = t.a + t.first / 16 * t.deep;
-    const bf16* b = t.panel;
+    const uint16_t* a = t.a + t.first / 16 * t.deep;
+    const uint16_t* b = t.panel;
     if (t.init) {
         UA_TILE_LOAD(0, t.init, row);
         if (NP > 1) UA_TILE_LOAD(1, t.init + 16, row);
@@ -47,7 +41,7 @@ UA_NOINLINE void tile_bf16_low(const Bf16TileArgs& t) {
         UA_TILE_ZERO(0);
         if (NP > 1) UA_TILE_ZERO(1);
     }
-    for (int64_t s = 0; s < t.steps; ++s, a += kBf16Block, b += kBf16Block) {
+    for (int64_t s = 0; s < t.steps; ++s, a += kPairBlock, b += kPairBlock) {
         UA_TILE_LOAD(4, a, 64);
         UA_TILE_LOAD(6, b, 64);
         UA_TILE_DOT_BF16(0, 4, 6);
@@ -62,10 +56,10 @@ UA_NOINLINE void tile_bf16_low(const Bf16TileArgs& t) {
 
 // Up to 32 rows: every tile of an operand serves two products.
 template <int NP>
-UA_NOINLINE void tile_bf16_high(const Bf16TileArgs& t) {
+UA_NOINLINE void tile_bf16_high(const PairTileArgs& t) {
     constexpr int64_t row = NP * 64, below = NP * 256;
-    const bf16* a = t.a + t.first / 16 * t.deep;
-    const bf16* b = t.panel;
+    const uint16_t* a = t.a + t.first / 16 * t.deep;
+    const uint16_t* b = t.panel;
     if (t.init) {
         UA_TILE_LOAD(0, t.init, row);
         UA_TILE_LOAD(2, t.init + below, row);
@@ -77,7 +71,7 @@ UA_NOINLINE void tile_bf16_high(const Bf16TileArgs& t) {
         UA_TILE_ZERO(2);
         UA_TILE_ZERO(3);
     }
-    for (int64_t s = 0; s < t.steps; ++s, a += kBf16Block, b += kBf16Block) {
+    for (int64_t s = 0; s < t.steps; ++s, a += kPairBlock, b += kPairBlock) {
         UA_TILE_LOAD(4, a, 64);
         UA_TILE_LOAD(6, b, 64);
         UA_TILE_DOT_BF16(0, 4, 6);
@@ -97,27 +91,27 @@ UA_NOINLINE void tile_bf16_high(const Bf16TileArgs& t) {
 
 // The tile with `rows` rows, 1..kBf16Rows.
 template <int NP>
-UA_INLINE void tile_bf16(int rows, const Bf16TileArgs& t) {
+inline void tile_bf16(int rows, const PairTileArgs& t) {
     if (rows > 16) tile_bf16_high<NP>(t);
     else tile_bf16_low<NP>(t);
 }
 
 #elif defined(__AVX512BF16__)
 
-inline constexpr int kBf16Rows = kTileRows, kBf16Panels = 2;
+inline constexpr int kBf16Rows = kTileRows;
 
 template <int MR, int NP>
-UA_NOINLINE void tile_dot_bf16(const Bf16TileArgs& t) {
+UA_NOINLINE void tile_dot_bf16(const PairTileArgs& t) {
     __m512 acc[MR][NP];
-    const bf16* row[MR];
-    UA_UNROLL for (int p = 0; p < MR; ++p) row[p] = t.a + (t.first + p) / 16 * t.deep + (t.first + p) % 16 * kBf16Depth;
+    const uint16_t* row[MR];
+    UA_UNROLL for (int p = 0; p < MR; ++p) row[p] = t.a + (t.first + p) / 16 * t.deep + (t.first + p) % 16 * kPairDepth;
     UA_UNROLL for (int p = 0; p < MR; ++p)
         UA_UNROLL for (int q = 0; q < NP; ++q)
             acc[p][q] = t.init ? _mm512_loadu_ps(t.init + (p * NP + q) * kPanel) : _mm512_setzero_ps();
-    const bf16* b = t.panel;
+    const uint16_t* b = t.panel;
     int64_t at = 0;
-    for (int64_t s = 0; s < t.steps; ++s, at += kBf16Block) {
-        UA_UNROLL for (int k = 0; k < kBf16Depth / 2; ++k, b += 2 * kPanel) {
+    for (int64_t s = 0; s < t.steps; ++s, at += kPairBlock) {
+        UA_UNROLL for (int k = 0; k < kPairDepth / 2; ++k, b += 2 * kPanel) {
             __m512bh col[NP];
             UA_UNROLL for (int q = 0; q < NP; ++q) col[q] = load_as<__m512bh>(b + q * t.panel_stride);
             UA_UNROLL for (int p = 0; p < MR; ++p) {
@@ -130,20 +124,34 @@ UA_NOINLINE void tile_dot_bf16(const Bf16TileArgs& t) {
         UA_UNROLL for (int q = 0; q < NP; ++q) _mm512_storeu_ps(t.out + (p * NP + q) * kPanel, acc[p][q]);
 }
 
-namespace detail {
 template <int NP, int... Rows>
-UA_INLINE void tile_bf16(int rows, const Bf16TileArgs& t, std::integer_sequence<int, Rows...>) {
-    static constexpr void (*kByRows[])(const Bf16TileArgs&) = {&tile_dot_bf16<Rows + 1, NP>...};
+UA_INLINE void tile_bf16(int rows, const PairTileArgs& t, std::integer_sequence<int, Rows...>) {
+    static constexpr void (*kByRows[])(const PairTileArgs&) = {&tile_dot_bf16<Rows + 1, NP>...};
     kByRows[rows - 1](t);
 }
-}  // namespace detail
 
 // The tile with `rows` rows, 1..kBf16Rows.
 template <int NP>
-UA_INLINE void tile_bf16(int rows, const Bf16TileArgs& t) {
-    detail::tile_bf16<NP>(rows, t, std::make_integer_sequence<int, kBf16Rows>{});
+inline void tile_bf16(int rows, const PairTileArgs& t) {
+    tile_bf16<NP>(rows, t, std::make_integer_sequence<int, kBf16Rows>{});
 }
 
 #endif
+
+void contract_bf16_all(const PairContraction& c, int64_t m0, int64_t m1, int panel0, int panel1, const Calls& calls) {
+#if defined(UA_AMX)
+    constexpr bool whole = true;
+    UA_TILES_BEGIN();
+#else
+    constexpr bool whole = false;
+#endif
+    const PairKind kind{sizeof(float), take_bf16, tile_bf16<1>, tile_bf16<2>, kBf16Rows, whole};
+    contract_pairs_all(c, kind, m0, m1, panel0, panel1, calls);
+#if defined(UA_AMX)
+    UA_TILES_END();
+#endif
+}
+
+}  // namespace detail
 
 }  // namespace ua

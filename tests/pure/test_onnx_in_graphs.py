@@ -16,6 +16,7 @@ from unistack_aot.aicf.evaluate import evaluate_graph
 from unistack_aot.aicf.op import Constant
 from unistack_aot.onnx_in import Imported, coverage, import_model
 from unistack_aot.ops.control import If, Loop, Scan
+from unistack_aot.rules import apply_rules
 
 FLOAT, INT, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
 
@@ -92,6 +93,22 @@ def test_shape_arithmetic_and_constants_fold_but_tables_do_not_grow() -> None:
     imported = import_model(make(nodes, [value("x", "n", "rows", 4)], outputs, weights))
     assert kinds(imported) == ["input", "reshape", "constant", "expand"]
     assert str(imported.graph.results[0].tensor) == "f32[rows, 4*dim_n]"
+
+
+def test_large_quantised_weights_fold_to_the_floats_they_stand_for() -> None:
+    """Four times the bytes, but not more elements: nothing dequantises weights in every run."""
+    scales = (np.arange(512) + 1).astype(np.float32) / 512
+    stored = (np.arange(512 * 2400) % 255 - 127).astype(np.int8).reshape(512, 2400)
+    weights = {"q": stored, "s": scales, "z": np.zeros(512, np.int8)}
+    nodes = [
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0),
+        helper.make_node("MatMul", ["x", "w"], ["y"], "product"),
+    ]
+    imported = import_model(make(nodes, [value("x", 3, 512)], [value("y", 3, 2400)], weights))
+    graph, _ = apply_rules(imported.graph, imported.origins, 1, dict(imported.ranges))
+    (product,) = graph.results
+    (held,) = [arg.op.data.array for arg in product.args if isinstance(arg.op, Constant)]
+    np.testing.assert_array_equal(held, stored * scales[:, None])
 
 
 def test_a_comparison_of_sizes_that_is_cast_folds() -> None:

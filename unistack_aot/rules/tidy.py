@@ -30,9 +30,11 @@ from unistack_aot.rules.find import (
 )
 from unistack_aot.rules.signs import unsigned
 
-GROWTH = 64 * 1024  # bytes by which a folded result may exceed its operands: no table is unrolled
+GROWTH = (
+    16 * 1024
+)  # elements by which a folded result may exceed its operands: no table is unrolled
 HEAVY = 1024 * 1024  # bytes of operands above which only ops that touch each element once are run
-CHEAP = frozenset({"core", "pointwise", "reindex", "gather"})
+CHEAP = frozenset({"core", "pointwise", "reindex", "gather", "quant"})
 
 
 def _constant_operands(node: Node) -> bool:
@@ -47,7 +49,7 @@ def _folded(root: Node, uses: Uses) -> Node | No:
         return No("its shape is symbolic")
     arrays = [known_array(arg) for arg in root.args]
     given = sum(a.nbytes for a in arrays)
-    if int(np.prod(shape, dtype=np.int64)) * root.tensor.dtype.bytes > given + GROWTH:
+    if int(np.prod(shape, dtype=np.int64)) > sum(a.size for a in arrays) + GROWTH:
         return No("the result would be much larger than the operands")
     if any(a.nbytes > HEAVY and uses(n) > 1 for n, a in zip(root.args, arrays, strict=True)):
         return No("a large operand is used elsewhere too, so the package would hold it twice")

@@ -5,9 +5,9 @@
 #   scripts/gpu_check.sh run FOLDER                   on the GPU machine: checks, times and probes; results go to ${OUT:-gpu-out}
 #
 # TARGET defaults to cuda (every generation with a map). MODELS names models of the catalogue, one of each family of kernels by
-# default; SIDE is the size of the matrices that are timed beside torch and CuPy. The GPU machine needs no network and no compiler
-# but for the probes: what its Python lacks comes from FOLDER/wheels (pycuda for PYTHON_THERE, 3.12 by default; as a source, to
-# be built there, if that Python is not here; WHEELS names the packages besides, all by default).
+# default; SIDE is the size of the matrices that are timed beside torch and CuPy. The GPU machine needs no network, and a compiler
+# for the probes and for tuning only: what its Python lacks comes from FOLDER/wheels (pycuda for PYTHON_THERE, 3.12 by default; as
+# a source, to be built there, if that Python is not here; WHEELS names the packages besides, all by default).
 #
 # `run` ends within BUDGET seconds (900 by default). Every step has a time limit and a log, and its results lie in OUT as soon as it
 # ends: a step that fails, hangs or is left without time takes nothing from the others, and is a line of summary.tsv. Results are
@@ -153,6 +153,21 @@ times() {
     done
 }
 
+# A short search for faster ways of a model's kernels, and whether the package that follows is right. Without a GPU the same search
+# runs on the emulator, by a clock that stands for one.
+tuning() {
+    local folder=$1 level
+    case $device in
+        cuda*) ;;
+        *) step tune 240 "$python" -m tests.build.tuned_emulator "$OUT"; return ;;
+    esac
+    level=$(nvidia-smi -i "${device#cuda:}" --query-gpu=compute_cap --format=csv,noheader | tr -d .)
+    step tune 90 "$python" -m unistack_aot "$folder/bert_small.onnx" -o "$OUT/tuned.pkg" --target "cuda:sm_$level" --tune 45 \
+        --tuning "$OUT/times" --no-check
+    step tune-check 60 "$python" -m unistack_aot check "$folder/bert_small.onnx" "$OUT/tuned.pkg" --device "$device" --no-bisect
+    step tune-time 60 "$python" -m unistack_aot run "$OUT/tuned.pkg" --device "$device" --time --json
+}
+
 # The profiler's counters of each kernel, to be held against the emulator's (`run --counters`): sectors per request, bank conflicts.
 counters() {
     local folder=$1 package name metrics
@@ -183,6 +198,7 @@ run() {
     step doctor 60 "$python" -m unistack_aot doctor
     checks "$folder"
     times "$folder"
+    tuning "$folder"
     step probe 360 "$python" -m unistack_aot probe --device "${PROBED:-$device}" -o "$OUT/probe.json"
     case $device in
         cuda*) step peers 150 "$python" "$here/scripts/gpu_peers.py" times --side "$side" --out "$OUT/peers.json" ;;

@@ -1,6 +1,6 @@
 """Catalogue models as cubins for the tests: built by nvcc, held against what their schedules claim.
 
-Not here: any test.
+`python -m tests.build.cubins` prints the table of docs/cuda.md. Not here: any test.
 """
 
 from __future__ import annotations
@@ -15,12 +15,19 @@ from unistack_aot.base.dtypes import f32
 from unistack_aot.lower.driver import lower_graph
 from unistack_aot.onnx_in import import_model
 from unistack_aot.rules import apply_rules
+from unistack_aot.targets.cuda.build import GENERATIONS
 from unistack_aot.targets.cuda.instructions import ATTENTION, INSTRUCTIONS
 from unistack_aot.targets.cuda.sass import read_back
 from unistack_aot.targets.cuda.target import CUDA
 from unistack_aot.targets.target import Avoided, BuiltBadly, Request, Source
 from unistack_aot.variants import MORE_BUILDS, signature_keys
 
+NETWORKS = ("resnet_small", "unet_small_dynamic", "bert_small_dynamic", "llama_small", "lstm_small")
+"""One of each kind: convolutions of fixed and symbolic sizes, an encoder, a decoder with a cache, a recurrence."""
+PRECISIONS = (
+    ("sm_75", "f16"),
+    *((level, p) for p in ("tf32", "f16", "bf16") for level in ("sm_80", "sm_90", "sm_120")),
+)
 _KERNEL = re.compile(
     r'^extern "C" __global__ void __launch_bounds__\(\d+(?:, 1)?\) (\w+)\(.*?^UA_KERNEL',
     re.S | re.M,
@@ -102,3 +109,26 @@ def claims(body: str, way: str, level: str) -> Iterator[tuple[str, bool]]:
         yield r"\bLDG\.E\.(\w+\.)*(128|64)\b", True
     if re.search(r"ua::Vector<float, 4> out\d+;", body):
         yield r"\bSTG\.E\.(\w+\.)*128\b", True
+
+
+def row(level: str, precision: str) -> str:
+    """The networks' kernels in numbers, as a line of a table."""
+    found = [shipped(model, level, precision) for model in NETWORKS]
+    kernels = [
+        each
+        for source, image in found
+        for each in read_back(image)
+        if each.symbol in {kernel.symbol for kernel in source.kernels}
+    ]
+    most = max(each.registers for each in kernels)
+    holding = (
+        sum(bool(re.search(pattern, each.sass)) for each in kernels)
+        for pattern in (r"\bHMMA\b", r"\bLDGSTS\b", r"\b(?:LD|ST)\w*\.[\w.]*128\b")
+    )
+    numbers = (len(NETWORKS), len(kernels), most, *holding)
+    return f"| {level} | {precision} | {' | '.join(map(str, numbers))} |"
+
+
+if __name__ == "__main__":
+    for asked in (*((level, "f32") for level in GENERATIONS), *PRECISIONS):
+        print(row(*asked), flush=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from models.catalogue import SMALL
-from tests.build.cubins import faults, shipped
+from tests.build.cubins import NETWORKS, PRECISIONS, faults, shipped
 from unistack_aot.base.errors import MissingTool
 from unistack_aot.targets.cuda.build import GENERATIONS, INCLUDE, cubin_job, nvcc, settled
 from unistack_aot.targets.toolchain import run_job
@@ -64,9 +64,6 @@ def test_convolutions_of_symbolic_sizes_run_in_tiles(
     assert {name: ways[name] for name in wide} == dict.fromkeys(wide, "mma")
 
 
-NETWORKS = ["resnet_small", "unet_small_dynamic", "bert_small_dynamic", "llama_small", "lstm_small"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("model", [each.name for each in SMALL])
 def test_models(model: str) -> None:
@@ -83,13 +80,7 @@ def test_each_generation(model: str, level: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("level", "precision"),
-    [
-        ("sm_75", "f16"),
-        *((s, p) for s in ("sm_80", "sm_90", "sm_120") for p in ("tf32", "f16", "bf16")),
-    ],
-)
+@pytest.mark.parametrize(("level", "precision"), PRECISIONS)
 @pytest.mark.parametrize("model", NETWORKS)
 def test_each_precision(model: str, level: str, precision: str) -> None:
     """One model of each kind through the matrix units."""

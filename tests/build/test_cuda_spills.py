@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -16,6 +19,7 @@ import pytest
 from models.builder import GraphBuilder
 from tests.build.device_kernels import decide
 from unistack_aot.artifact.images import split
+from unistack_aot.artifact.reader import open_package
 from unistack_aot.base.dtypes import f32
 from unistack_aot.base.errors import MissingTool, ToolFailed
 from unistack_aot.mcir.nodes import Access, Param
@@ -23,15 +27,16 @@ from unistack_aot.ops.fold import Reduce
 from unistack_aot.pipeline import compile_model
 from unistack_aot.stages import Hooks
 from unistack_aot.targets import toolchain
-from unistack_aot.targets.cuda import parts
+from unistack_aot.targets.cuda import parts, target
 from unistack_aot.targets.cuda.build import nvcc
 from unistack_aot.targets.cuda.parts import pieces
 from unistack_aot.targets.cuda.sass import read_back
 from unistack_aot.targets.cuda.source import kernel_text
 from unistack_aot.targets.cuda.spills import LOOPS
-from unistack_aot.targets.target import Source
+from unistack_aot.targets.target import Avoided, BuiltBadly, Source
 from unistack_aot.targets.toolchain import Job, Outcome
 
+ROOT = Path(__file__).parents[2]
 TARGET = "cuda:sm_80"
 
 
@@ -57,6 +62,20 @@ def exponentials(count: int) -> onnx.ModelProto:
     xs = [g.input(f"x{k}", (256, 1024)) for k in range(count)]
     largest = g.op("Max", *xs)
     g.output(g.op("Sum", *(g.op("Exp", g.op("Sub", x, largest)) for x in xs)), "y", (256, 1024))
+    return g.build()
+
+
+def columns(count: int) -> onnx.ModelProto:
+    """All columns of a matrix of two registers per element, each needed twice: they live at once."""
+    g = GraphBuilder("columns")
+    x = g.input("x", (512, count), "float64")
+    each = [g.op("Gather", x, g.constant(k, "int64"), axis=1) for k in range(count)]
+    total = each[0]
+    for column in each[1:]:
+        total = g.op("Max", total, column)
+    for column in each:
+        total = g.op("Sub", column, total)
+    g.output(total, "y", (512,), "float64")
     return g.build()
 
 
@@ -142,6 +161,42 @@ def test_narrower_loops_follow_loops_that_spill(tmp_path: Path) -> None:
     assert len(ways) > 1
     assert ways == [way.name for way in LOOPS[: len(ways)]]
     assert spills(package)[-1]["chosen"] == ways[-1]
+
+
+def test_what_spills_whole_becomes_several_kernels(tmp_path: Path) -> None:
+    """More values at once than a thread has registers: fused less, each kernel holds few."""
+    seen: list[Source] = []
+    package = tmp_path / "columns.pkg"
+    compile_model(columns(130), package, (TARGET,), hooks=watching(lambda s: s, seen))
+    assert [set(source.ways.values()) for source in seen] == [{way.name} for way in LOOPS]
+    assert len(seen[0].kernels) == 1 < len(seen[-1].kernels)
+    assert {spill["chosen"] for spill in spills(package)} == {"loops.small"}
+
+
+@pytest.mark.skipif(find_spec("pycuda") is None, reason="pycuda is not installed")
+def test_several_kernels_compute_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The emulator spills nothing, so it is told that every other way did."""
+    model, package = tmp_path / "m.onnx", tmp_path / "m.pkg"
+    onnx.save(columns(130), model)
+    emulated = target._emulated
+
+    def spilling(source: Source, level: str) -> bytes:
+        if set(source.ways.values()) == {LOOPS[-1].name}:
+            return emulated(source, level)
+        ways = [way for way in source.ways.items() if way[1] != LOOPS[-1].name]
+        origins = {kernel.symbol: kernel.origins for kernel in source.kernels}
+        avoid = tuple(Avoided(origins[symbol], way, "told so") for symbol, way in ways)
+        raise BuiltBadly("kernels spill", "the test", "none", avoid)
+
+    monkeypatch.setattr(target, "_emulated", spilling)
+    compile_model(str(model), package, ("emulator:sm_80",))
+    (variant,) = open_package(package).manifest.variants
+    assert len(variant.kernels) > 1
+    command = [sys.executable, "-m", "unistack_aot", "check", str(model), str(package)]
+    done = subprocess.run(
+        [*command, "--device", "emulator"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_only_the_kernel_that_spills_is_built_again(

@@ -33,6 +33,7 @@ from unistack_aot.schedule.uses import UseTable, cost, is_movement, touched
 
 MOST_PARAMS = 24  # kernels beyond this spend their registers on addresses
 MOST_NODES = 400  # scalar nodes per kernel; larger ones take compilers minutes
+FEW_NODES = 64  # of a kernel that must hold few values at once: of two registers each, half of what a thread can have
 CHEAP = 4.0  # operations that are cheaper to repeat than to store and load
 
 
@@ -45,6 +46,7 @@ class Fuser:
     machine: Machine | None
     decisions: list[Decision]
     uses: UseTable
+    small: frozenset[str]
 
     def run(self) -> tuple[Step, ...]:
         """All fusions, in the order that leaves most for the later ones."""
@@ -75,7 +77,9 @@ class Fuser:
         fresh: dict[int, Launch] = {}
         for place in readers:
             reader = self.uses.launch(place)
-            if reader is None or not pays_inside(launch, reader, result, len(readers)):
+            if reader is None or not self.fits(launch, reader):
+                return
+            if not pays_inside(launch, reader, result, len(readers)):
                 return
             found = INLINE(launch, reader, result)
             if isinstance(found, No):
@@ -96,7 +100,7 @@ class Fuser:
         if map_store(launch.kernel) is not None and not reader.kernel.reinterprets:
             return
         found = EPILOGUE(launch, reader, result)
-        if isinstance(found, No) or size(found.kernel) > MOST_NODES:
+        if isinstance(found, No) or size(found.kernel) > self.most(launch, reader):
             return
         chosen = f"applied before the store of {reader.writes()[0]}"
         self.apply("fuse-epilogue", position, {place: found}, (result,), chosen)
@@ -117,7 +121,7 @@ class Fuser:
             return
         keep = frozenset(r for r in results if set(self.uses.readers(r)) - {first})
         found = JOIN_ROWS(launch, reader, keep)
-        if isinstance(found, No) or size(found.kernel) > MOST_NODES:
+        if isinstance(found, No) or size(found.kernel) > self.most(launch, reader):
             return
         gone = tuple(r for r in results if r not in keep)
         chosen = f"kept in registers for {reader.writes()[0]}"
@@ -133,7 +137,7 @@ class Fuser:
         readers = [r for r in map(self.uses.launch, places) if r is not None]
         if not readers or not self.private(result):
             return
-        if not all(fits_inside(launch, reader) for reader in readers):
+        if not all(self.fits(launch, reader) for reader in readers):
             return
         fresh = RECOMPUTE(launch, readers, result, self.machine, self.ranges)
         if isinstance(fresh, No):
@@ -143,6 +147,15 @@ class Fuser:
         self.apply(
             "recompute", position, dict(zip(places, fresh, strict=True)), (result,), chosen, because
         )
+
+    def fits(self, producer: Launch, reader: Launch) -> Yes | No:
+        """Whether one kernel may hold a map and its reader."""
+        return fits_inside(producer, reader, self.most(producer, reader))
+
+    def most(self, *launches: Launch) -> int:
+        """How many scalar nodes the kernel may have that two launches become."""
+        few = any(not self.small.isdisjoint(launch.origins) for launch in launches)
+        return FEW_NODES if few else MOST_NODES
 
     def private(self, buffer: str) -> bool:
         """Whether only launches of this block use a buffer, and its memory is ours."""
@@ -178,8 +191,6 @@ def pays_inside(producer: Launch, reader: Launch, result: str, readers: int) -> 
     assert found is not None
     _, store = found
     moves = is_movement(store.value)
-    if isinstance(refusal := fits_inside(producer, reader), No):
-        return refusal
     if contracts(reader.kernel) and not moves:
         return No("a contraction would recompute it for every product")
     if readers > 1 and not moves and not constant_like(store.value):
@@ -192,8 +203,8 @@ def pays_inside(producer: Launch, reader: Launch, result: str, readers: int) -> 
     return YES
 
 
-def fits_inside(producer: Launch, reader: Launch) -> Yes | No:
-    """Whether one kernel may hold a map and its reader."""
+def fits_inside(producer: Launch, reader: Launch, most: int) -> Yes | No:
+    """Whether one kernel of up to `most` scalar nodes may hold a map and its reader."""
     found = map_store(producer.kernel)
     assert found is not None
     value = found[1].value
@@ -201,7 +212,7 @@ def fits_inside(producer: Launch, reader: Launch) -> Yes | No:
         return No("the reader costs nothing as a view")
     if len(reader.args) + len(producer.args) - 2 > MOST_PARAMS:
         return No("too many buffers in one kernel")
-    if sum(1 for _ in postorder(value)) + size(reader.kernel) > MOST_NODES:
+    if sum(1 for _ in postorder(value)) + size(reader.kernel) > most:
         return No("the kernel would grow too large")
     return YES
 
@@ -213,11 +224,17 @@ def _gathers(launch: Launch) -> bool:
 
 
 def fuse(
-    program: Program, ranges: Ranges, machine: Machine | None = None
+    program: Program,
+    ranges: Ranges,
+    machine: Machine | None = None,
+    small: frozenset[str] = frozenset(),
 ) -> tuple[Program, tuple[Decision, ...]]:
-    """Fuse within every block of steps; without a machine nothing is recomputed that several kernels read."""
+    """Fuse within every block of steps; without a machine nothing is recomputed that several kernels read.
+
+    What the model's nodes `small` become stays small, so that few values live at once.
+    """
     decisions: list[Decision] = []
-    block = Block(program.by_name(), ranges, machine, decisions)
+    block = Block(program.by_name(), ranges, machine, decisions, small)
     steps = block.fused(program.steps, set())
     return Program(program.name, program.buffers, steps), tuple(decisions)
 
@@ -230,6 +247,7 @@ class Block:
     ranges: Ranges
     machine: Machine | None
     decisions: list[Decision]
+    small: frozenset[str]
 
     def fused(self, steps: tuple[Step, ...], outer: set[str]) -> tuple[Step, ...]:
         """The steps after fusion; `outer` are buffers that steps around the block use."""
@@ -252,7 +270,8 @@ class Block:
                 case _:
                     inner.append(step)
         uses = UseTable(inner, outer)
-        return Fuser(self.buffers, self.ranges, self.machine, self.decisions, uses).run()
+        fuser = Fuser(self.buffers, self.ranges, self.machine, self.decisions, uses, self.small)
+        return fuser.run()
 
 
 def _touched_elsewhere(steps: tuple[Step, ...], position: int) -> set[str]:

@@ -37,13 +37,17 @@ EACH_PASS = 2  # the verification level from which every pass is checked
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """A program under way, its constants by digest, bounds of its dimensions, the machine, and the decisions so far."""
+    """A program under way, its constants by digest, bounds of its dimensions, the machine, and the decisions so far.
+
+    `small` are the model's nodes of which no large kernels may be made.
+    """
 
     program: Program
     constants: Mapping[str, NDArray[Any]]
     ranges: Ranges = field(default_factory=dict[str, Range])
     machine: Machine | None = None
     decisions: tuple[Decision, ...] = ()
+    small: frozenset[str] = frozenset()
 
 
 def _outputs(work: Work) -> Work:
@@ -55,7 +59,7 @@ def _tidy(work: Work) -> Work:
 
 
 def _fuse(work: Work) -> Work:
-    program, decisions = fuse(work.program, work.ranges, work.machine)
+    program, decisions = fuse(work.program, work.ranges, work.machine, work.small)
     return replace(work, program=program, decisions=(*work.decisions, *decisions))
 
 
@@ -110,12 +114,14 @@ def prepare(
     ranges: Ranges | None = None,
     level: int = 1,
     machine: Machine | None = None,
+    small: frozenset[str] = frozenset(),
 ) -> tuple[Program, tuple[Decision, ...]]:
     """The fused program with canonical kernels, and why; verification level 2 checks it after each pass.
 
     The machine's numbers say which maps are computed again rather than stored; without one, none that costs anything.
+    What the model's nodes `small` become is fused less than anything else.
     """
-    work = Work(program, constants, ranges or {}, machine)
+    work = Work(program, constants, ranges or {}, machine, small=small)
     done = SHARED.run(work, _checks(PREPARED, level))
     return done.program, done.decisions
 

@@ -25,12 +25,16 @@ HINT = "declare narrower ranges of dimensions, or choose another precision, so t
 
 @dataclass(frozen=True, slots=True)
 class LoopWay:
-    """How a kernel of plain loops is realised; `rolled`: the compiler may not unroll its loops."""
+    """How a kernel of plain loops is realised; `rolled`: the compiler may not unroll its loops.
+
+    `small`: little is fused into it.
+    """
 
     name: str
     most: Most
     rolled: bool
     held: int
+    small: bool = False
 
 
 LOOPS = (
@@ -38,8 +42,12 @@ LOOPS = (
     LoopWay("loops.8", Most(8), False, 3),
     LoopWay("loops.1", Most(1, 256), False, 2),
     LoopWay("loops.rolled", Most(1, 256), True, 1),
+    LoopWay("loops.small", Most(1, 256), True, 0, small=True),
 )
-"""From the fastest to the one with least in registers: narrower accesses, smaller groups, loops one step at a time."""
+"""From the fastest to the one with least in registers.
+
+Narrower accesses, smaller groups, loops one step at a time, and then several kernels instead of one.
+"""
 Realised = TypeVar("Realised", TileInstruction, AttentionBlock, LoopWay)
 
 
@@ -104,3 +112,9 @@ def has_room(avoid: Sequence[Avoided], origins: Collection[str]) -> bool:
 def loop_way(avoid: Sequence[Avoided], origins: Collection[str]) -> LoopWay:
     """The fastest realisation of plain loops that did not spill; the last one is never avoided."""
     return lighter(LOOPS, avoided(avoid, origins))[0]
+
+
+def spilled_whole(avoid: Sequence[Avoided]) -> frozenset[str]:
+    """The model's nodes whose kernels spill however their loops are realised: several smaller ones must do."""
+    last = next(way.name for way in reversed(LOOPS) if not way.small)
+    return frozenset(name for each in avoid if each.way == last for name in each.origins)

@@ -27,7 +27,13 @@ from unistack_aot.targets.cuda.legalize import legalize
 from unistack_aot.targets.cuda.parts import parts
 from unistack_aot.targets.cuda.sass import listings
 from unistack_aot.targets.cuda.source import kernel_text, unit
-from unistack_aot.targets.cuda.spills import avoided, has_room, loop_way, refuse_spills
+from unistack_aot.targets.cuda.spills import (
+    avoided,
+    has_room,
+    loop_way,
+    refuse_spills,
+    spilled_whole,
+)
 from unistack_aot.targets.target import Constants, Listings, Progress, Request, Scheduled, Source
 from unistack_aot.targets.toolchain import folder_digest
 
@@ -67,7 +73,8 @@ class DeviceTarget:
     def schedule(self, program: Program, constants: Constants, request: Request) -> Scheduled:
         """Decide every kernel for this generation."""
         machine = request.on(self.machine(request.level))
-        program, fused = prepare(program, constants, request.ranges, request.verify, machine)
+        small = spilled_whole(request.avoid)
+        program, fused = prepare(program, constants, request.ranges, request.verify, machine, small)
         legal = legalize(
             program,
             dict(constants),

@@ -75,7 +75,7 @@ __attribute__((noinline)) void tile_products(std::int64_t rounds) {
 }
 
 void tiles(int chains, std::int64_t rounds, float const* data) {
-    Shape const shape;
+    static constexpr Shape shape{};  // not on the stack: compilers may not know that the instruction reads all of it
     _tile_loadconfig(&shape);
     _tile_zero(0);  // statements, not expressions: some compilers write them as inline assembly
     _tile_zero(1);

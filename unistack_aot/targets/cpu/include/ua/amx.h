@@ -25,6 +25,8 @@ struct alignas(64) TileConfig {
     uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
 };
 
+inline constexpr TileConfig kTileConfig;
+
 }  // namespace ua
 
 #if defined(UA_TILES_IN_SOFTWARE)
@@ -72,15 +74,14 @@ inline void dot_bf16(int c, int a, int b) {
 
 #else
 
-#define UA_TILES_BEGIN()              \
-    do {                              \
-        const ua::TileConfig config;  \
-        _tile_loadconfig(&config);    \
-    } while (0)
-#define UA_TILES_END() _tile_release()
-#define UA_TILE_ZERO(t) _tile_zero(t)
-#define UA_TILE_LOAD(t, p, stride) _tile_loadd(t, p, stride)
-#define UA_TILE_STORE(t, p, stride) _tile_stored(t, p, stride)
-#define UA_TILE_DOT_BF16(c, a, b) _tile_dpbf16ps(c, a, b)
+// The compilers' own intrinsics do not all say that they touch memory: stores before them were left out.
+#define UA_TILES_BEGIN() asm volatile("ldtilecfg %0" ::"m"(ua::kTileConfig) : "memory")
+#define UA_TILES_END() asm volatile("tilerelease")
+#define UA_TILE_ZERO(t) asm volatile("tilezero %%tmm" #t ::)
+#define UA_TILE_LOAD(t, p, stride) \
+    asm volatile("tileloadd (%0,%1,1), %%tmm" #t ::"r"(p), "r"(int64_t(stride)) : "memory")
+#define UA_TILE_STORE(t, p, stride) \
+    asm volatile("tilestored %%tmm" #t ", (%0,%1,1)" ::"r"(p), "r"(int64_t(stride)) : "memory")
+#define UA_TILE_DOT_BF16(c, a, b) asm volatile("tdpbf16ps %%tmm" #b ", %%tmm" #a ", %%tmm" #c ::)
 
 #endif

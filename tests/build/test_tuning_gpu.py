@@ -125,6 +125,19 @@ def test_without_a_gpu_its_targets_are_refused_before_anything_is_built(
     assert not (tmp_path / "p.pkg").exists()
 
 
+def test_what_can_be_measured_is_tuned_and_the_rest_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(devices, "gpu_present", lambda: False)
+    told: list[str] = []
+    tuning = Tuning(1, tmp_path / "db", told.append)
+    targets = ("cpu:x86-64-v3", "emulator:sm_90")
+    report = compile_model(product(), tmp_path / "p.pkg", targets, golden=False, tuning=tuning)
+    assert any(line.startswith("emulator:sm_90 is not tuned: ") for line in told)
+    assert len(report.variants) == len(targets)
+    assert list((tmp_path / "db").iterdir())
+
+
 def test_a_gpu_of_another_generation_measures_nothing_for_this_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -136,7 +149,7 @@ def test_a_gpu_of_another_generation_measures_nothing_for_this_one(
     monkeypatch.setattr(devices, "gpu_present", lambda: True)
     monkeypatch.setattr(devices, "driver_is_emulated", lambda: False)
     monkeypatch.setattr(devices, "_backend", lambda: Two)
-    refused = refusal(("cpu:x86-64-v3", "cuda:sm_90"), tmp_path)
+    refused = refusal(("cuda:sm_90",), tmp_path)
     assert refused.what == "no GPU here is sm_90: GPU 0 is sm_86, GPU 1 is sm_80"
     assert devices.measured_on("cuda:sm_80") == "cuda:1"
     assert devices.measured_on("cpu:x86-64-v3") == "cpu"

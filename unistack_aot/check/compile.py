@@ -113,7 +113,8 @@ def tuner(tuning: Tuning, model: Model, rounding: Rounding, few: int = FEW) -> S
 
 
 def _measurable(tuning: Tuning, targets: Sequence[str], precision: str) -> None:
-    """The error of a target none of whose variants can be measured here."""
+    """The error where no variant of any target can be measured here; each target of which none can is named."""
+    faults: dict[str, UnistackError] = {}
     for written in targets if tuning.seconds > 0 else ():
         target, level = split_name(written)
         reasons: list[UnistackError] = []
@@ -124,7 +125,11 @@ def _measurable(tuning: Tuning, targets: Sequence[str], precision: str) -> None:
             except UnistackError as reason:
                 reasons.append(reason)
         if len(reasons) == len(levels):
-            raise reasons[0]
+            faults[written] = reasons[0]
+    if faults and len(faults) == len(targets):
+        raise next(iter(faults.values()))
+    for written, fault in faults.items():
+        tuning.say(f"{written} is not tuned: {fault.what}")
 
 
 def compile_from(

@@ -110,7 +110,7 @@ def test_tiles_refuse_with_a_reason() -> None:
 def test_panels_refuse_with_a_reason() -> None:
     kernel = parse_kernel(PRODUCT)
     half = parse_kernel(PRODUCT.replace("f32", "f16"))
-    assert str(PACK(half, find_site(half), "packed", {})) == "the tile instruction takes f32"
+    assert str(PACK(half, find_site(half), "packed", {})) == "fma.panel16 takes f32"
     thin = parse_kernel(PRODUCT.replace("M", "3"))
     assert str(PACK(thin, find_site(thin), "packed", {})) == "too few columns for a panel"
     guarded = parse_kernel(PRODUCT.replace("of a[i, k]", "of where(k < 9, a[i, k], 0.0)"))

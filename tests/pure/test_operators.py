@@ -18,6 +18,7 @@ import pytest
 from unistack_aot import schedule
 from unistack_aot.base.dtypes import DType
 from unistack_aot.base.verdict import No
+from unistack_aot.mcir.evaluate import evaluate_kernel
 from unistack_aot.mcir.nodes import Access, Kernel
 from unistack_aot.mcir.parse import parse_kernel
 from unistack_aot.mcir.program import Buffer, Program
@@ -26,6 +27,7 @@ from unistack_aot.mcir.text import print_kernel
 from unistack_aot.mcir.verify import verify_kernel
 from unistack_aot.schedule.operator import Operator, launch_of
 from unistack_aot.schedule.operators import OPERATORS
+from unistack_aot.schedule.storing_wide import STORE_WIDE
 
 PRODUCT = Path(schedule.__file__).resolve().parents[1]
 PAGE = PRODUCT.parent / "docs" / "mcir.md"
@@ -105,6 +107,18 @@ def test_docstrings_show_what_operators_do(operator: Operator[..., Any]) -> None
     for kernel in (*kernels, *changed):
         verify_kernel(kernel)
     assert_same_numbers(operator, kernels, changed)
+
+
+@pytest.mark.parametrize("value", ["bf16(f32(t[i]))", "bf16(t[i])", "bf16(f32(f16(f32(t[i]))))"])
+def test_a_value_of_one_narrow_type_is_rounded_to_another(value: str) -> None:
+    text = f"kernel k(t: f16[N] far) -> u: bf16[N] far {{ for i in N {{ u[i] = {value} }} }}"
+    (launch,) = STORE_WIDE.sure((launch_of(parse_kernel(text)),), {"t", "u"})
+    given = np.array(
+        [1 + 2**-9, 65504, -(2**-24)], np.float32
+    )  # exact in f16; bf16 has the last one only
+    kernel = launch.kernel
+    found = evaluate_kernel(kernel, {kernel.params[0].name: given}, {"N": 3})[kernel.params[1].name]
+    np.testing.assert_array_equal(found, np.array([1, 65536, -(2**-24)], np.float32))
 
 
 def test_the_documentation_lists_the_operators(update_golden: bool) -> None:

@@ -5,10 +5,10 @@ Every stored value stays rounded to the narrow type. Not here: which buffers (wi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from unistack_aot.base.dtypes import f32
+from unistack_aot.base.dtypes import DType, f32
 from unistack_aot.base.verdict import YES, No, Yes
 from unistack_aot.ir.scalar import Call, Cast, Lit, Load, Scalar, call, cast, literal, transform
 from unistack_aot.mcir.canonical import closed, opened
@@ -70,35 +70,36 @@ def _converted(launch: Launch, chosen: Collection[str]) -> Launch:
         return launch
     kernel = opened(launch)
     kernel = or_same(WIDEN(kernel), kernel)
+    narrow = {p.name: p.dtype for p in kernel.params if p.name in chosen}
 
     def change(node: Scalar) -> Scalar | None:
-        if isinstance(node, Load) and node.buffer in chosen:
+        if isinstance(node, Load) and node.buffer in narrow:
             return cast(node.dtype, Load(node.buffer, node.index, f32))
         if isinstance(node, Cast) and node.value.dtype.is_narrow and node.dtype.bits > 16:
-            return cast(node.dtype, _wide(node.value, chosen)) if node.dtype.is_float else None
+            return cast(node.dtype, _wide(node.value, narrow)) if node.dtype.is_float else None
         return None
 
     def written(stmt: Stmt) -> Stmt | None:
-        if not isinstance(stmt, Store) or stmt.buffer not in chosen:
+        if not isinstance(stmt, Store) or stmt.buffer not in narrow:
             return None
-        return replace(stmt, value=_wide(stmt.value, chosen))
+        return replace(stmt, value=_wide(stmt.value, narrow))
 
     body = rewrite(map_scalars(kernel.body, lambda value: transform(value, change)), written)
-    params = tuple(replace(p, dtype=f32 if p.name in chosen else p.dtype) for p in kernel.params)
+    params = tuple(replace(p, dtype=f32 if p.name in narrow else p.dtype) for p in kernel.params)
     return closed(replace(kernel, params=params, body=body), launch)
 
 
-def _wide(value: Scalar, chosen: Collection[str]) -> Scalar:
-    """The f32 scalar that equals one of a narrow type; elements of the chosen buffers are such already."""
+def _wide(value: Scalar, narrow: Mapping[str, DType]) -> Scalar:
+    """The f32 scalar that equals one of a narrow type; elements of `narrow` buffers have that type's values already."""
     match value:
-        case Cast() if isinstance(value.value, Load) and value.value.buffer in chosen:
-            return value.value
+        case Cast(value=Load(buffer=buffer) as held) if narrow.get(buffer) is value.dtype:
+            return held
         case Lit():
             rounded = value.dtype.numpy.type(value.value)
             return literal(float(rounded), f32)
         case Call() if value.fn == "where":
             condition, yes, no = value.args
-            return call("where", condition, _wide(yes, chosen), _wide(no, chosen))
+            return call("where", condition, _wide(yes, narrow), _wide(no, narrow))
         case _:
             return cast(f32, value)
 

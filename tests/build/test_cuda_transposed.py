@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.build.device_kernels import decide, image_text, run_case
+from unistack_aot.aicf.types import TensorType
 from unistack_aot.base.symbolic import Ranges, evaluate
 from unistack_aot.hw.machine import machine_for_arch
 from unistack_aot.mcir.counts import count
@@ -32,7 +33,8 @@ def transposed(
     w = np.random.default_rng(3).standard_normal(shape).astype(x.dtype.numpy)
     args = Param("a0", x.dtype, x.shape), Param("a1", x.dtype, shape)
     result = op.infer(x, parse_type(f"{real}{list(shape)}"))
-    out = Param("y0", result.dtype, result.shape, Access.OUT)  # type: ignore[union-attr]
+    assert isinstance(result, TensorType)
+    out = Param("y0", result.dtype, result.shape, Access.OUT)
     ranges: Ranges = dict.fromkeys("NHW", (1, top))
     return decide(op.lower(args, (out,)), "k", arch, precision, {"a1": w}, ranges), w
 

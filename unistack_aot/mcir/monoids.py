@@ -35,7 +35,7 @@ MONOIDS: dict[str, Monoid] = {}
 
 def accumulator(dtype: DType) -> DType:
     """The dtype sums are kept in: f32 for narrower floats, the dtype itself otherwise."""
-    return f32 if dtype.is_float and dtype.bits < 32 else dtype
+    return f32 if dtype.is_narrow else dtype
 
 
 def lowest(dtype: DType) -> Scalar:

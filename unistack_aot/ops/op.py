@@ -165,9 +165,9 @@ class Pointwise(MapOp, abstract=True):
     def formula(self, dtypes: Sequence[DType]) -> Scalar:
         """The formula traced over operands of these dtypes."""
         args = [Arg(k, d) for k, d in enumerate(dtypes)]
-        wide = [cast(f32, a) if _narrow(a.dtype) else a for a in args]
+        wide = [cast(f32, a) if a.dtype.is_narrow else a for a in args]
         value = self.scalar(*wide)
-        narrow = next((d for d in dtypes if _narrow(d)), None)
+        narrow = next((d for d in dtypes if d.is_narrow), None)
         if narrow is not None and value.dtype is f32 and all(d is not f32 for d in dtypes):
             return cast(narrow, value)
         return value
@@ -202,7 +202,3 @@ class Pointwise(MapOp, abstract=True):
 def _result_dtype(op: Pointwise, dtypes: tuple[DType, ...]) -> DType:
     """The formula's dtype; tracing a formula costs more than all else in building a node."""
     return op.formula(dtypes).dtype
-
-
-def _narrow(dtype: DType) -> bool:
-    return dtype.is_float and dtype.bits < 32

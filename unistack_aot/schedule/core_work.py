@@ -97,9 +97,8 @@ class Core(Extents):
         self.work.entries.update(self.rates.entries)
         self.pending: dict[str, Contract] = {}
         self.tasks = 0  # of the loops over tasks around; 0 outside of them
-        self.pixels = (
-            ""  # the loop whose iterations share what does not change along it, in registers
-        )
+        # The loop whose iterations share in registers what does not change along it.
+        self.pixels = ""
 
     # --- statements ---------------------------------------------------------------------------------
 
@@ -343,7 +342,7 @@ class Core(Extents):
         row_block, _, depth_block = stmt.blocks
         chunks = max(1, ceil(rows / max(1, row_block)))
         parts = ceil(depth / depth_block) if depth_block else 1
-        held = next(p.dtype for p in self.kernel.params if p.name == stmt.b.buffer)
+        held = self.kernel.param(stmt.b.buffer).dtype
         if held is f32:
             add_tiles(
                 self.work,

@@ -11,16 +11,16 @@ from dataclasses import dataclass, field, replace
 from unistack_aot.base.dtypes import f32, i16
 from unistack_aot.base.symbolic import (
     Dim,
-    FloorDiv,
     Ranges,
     bounds,
     of_atom,
     simplify,
     symbol,
     terms,
+    unrounded,
 )
 from unistack_aot.base.verdict import No
-from unistack_aot.ir.scalar import Load, Scalar
+from unistack_aot.ir.scalar import Load, Scalar, cast
 from unistack_aot.mcir.canonical import closed, opened
 from unistack_aot.mcir.layout import Layout
 from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Stmt, Store
@@ -93,7 +93,7 @@ def _over(entry: Dim, extent: Dim, site: Site) -> int | None:
     top: Dim = entry
     for axis in (*site.batch, *site.rows, *site.cols, *site.depth):
         top = _at_most(top, axis.var, axis.extent)
-    gap = simplify(_without_floors(top - extent + 1), {})
+    gap = simplify(unrounded(top - extent + 1), {})
     if isinstance(gap, int):
         return gap
     return bounds(gap, {})[1]
@@ -107,18 +107,6 @@ def _at_most(value: Dim, var: str, extent: Dim) -> Dim:
             result = result + coefficient * (extent - 1 if coefficient > 0 else 0)
         else:
             result = result + of_atom(atom) * coefficient
-    return result
-
-
-def _without_floors(value: Dim) -> Dim:
-    const, parts = terms(value)
-    result: Dim = const
-    for coefficient, atom in parts:
-        match atom:
-            case FloorDiv(numerator, int() as by) if coefficient > 0 and coefficient % by == 0:
-                result = result + numerator * (coefficient // by)
-            case _:
-                result = result + of_atom(atom) * coefficient
     return result
 
 
@@ -376,11 +364,12 @@ def _used(params: tuple[Param, ...], body: tuple[Stmt, ...]) -> tuple[Param, ...
 
 
 def relayout(source: Buffer, target: Buffer) -> Launch:
-    """The launch that copies a buffer into another layout, borders zeroed."""
+    """The launch that copies a buffer into another layout or type, borders zeroed."""
     index = tuple(symbol(f"i{k}") for k in range(len(source.shape)))
     read = Param(source.name, source.dtype, source.shape, layout=source.layout)
     write = Param(target.name, target.dtype, target.shape, Access.OUT)
-    body: tuple[Stmt, ...] = (Store(target.name, index, Load(source.name, index, source.dtype)),)
+    value = cast(target.dtype, Load(source.name, index, source.dtype))
+    body: tuple[Stmt, ...] = (Store(target.name, index, value),)
     for var, extent in zip(reversed(index), reversed(source.shape), strict=True):
         body = (Loop(str(var), extent, body),)
     kernel = LAY_OUT.sure(Kernel((read, write), body), {target.name: target.layout})

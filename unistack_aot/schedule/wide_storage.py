@@ -16,14 +16,12 @@ from numpy.typing import NDArray
 
 from unistack_aot.aicf.op import ArrayData
 from unistack_aot.base.dtypes import DType, f32
-from unistack_aot.base.symbolic import symbol
-from unistack_aot.ir.scalar import Load, cast
-from unistack_aot.mcir.canonical import closed, opened
-from unistack_aot.mcir.nodes import Access, Kernel, Loop, Param, Stmt, Store
+from unistack_aot.mcir.canonical import opened
 from unistack_aot.mcir.program import Buffer, HostIf, HostLoop, Kind, Launch, Program, Step
 from unistack_aot.schedule.attention import AttentionSite, find_attention
 from unistack_aot.schedule.contraction import Site, find_site
 from unistack_aot.schedule.decision import Decision
+from unistack_aot.schedule.layouts import relayout
 from unistack_aot.schedule.storing_wide import STORE_WIDE
 from unistack_aot.schedule.uses import touched
 
@@ -137,7 +135,7 @@ class _Widener:
                 continue
             if name not in copies:
                 copies[name] = self.copy(buffer)
-                before.append(_copying(buffer, copies[name]))
+                before.append(relayout(buffer, self.buffers[copies[name]]))
             names[name] = copies[name]
         args = tuple(names.get(arg, arg) for arg in launch.args)
         renamed = replace(launch, args=args)
@@ -175,16 +173,3 @@ def _multiplied(launch: Launch) -> tuple[str, ...]:
     else:
         return ()
     return tuple(dict.fromkeys(load.buffer for load in found))
-
-
-def _copying(source: Buffer, name: str) -> Launch:
-    """The launch that copies a buffer into f32."""
-    index = tuple(symbol(f"i{k}") for k in range(len(source.shape)))
-    read = Param(source.name, source.dtype, source.shape, layout=source.layout)
-    write = Param(name, f32, source.shape, Access.OUT)
-    value = cast(f32, Load(source.name, index, source.dtype))
-    body: tuple[Stmt, ...] = (Store(name, index, value),)
-    for var, extent in zip(reversed(index), reversed(source.shape), strict=True):
-        body = (Loop(str(var), extent, body),)
-    kernel = Kernel((read, write), body)
-    return closed(kernel, Launch(kernel, (), label="widen"))

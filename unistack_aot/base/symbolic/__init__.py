@@ -16,6 +16,7 @@ from .query import (
     rename,
     substitute,
     symbols,
+    unrounded,
 )
 from .ranges import Interval, Range, Ranges, bounds, simplify
 
@@ -53,4 +54,5 @@ __all__ = [
     "symbols",
     "terms",
     "text",
+    "unrounded",
 ]

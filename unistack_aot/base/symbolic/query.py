@@ -20,6 +20,7 @@ from .expr import (
     scale,
     sum_of,
     symbol,
+    terms,
 )
 from .nodes import Atom, FloorDiv, Max, Min, Mod, Product, Symbol
 
@@ -169,6 +170,19 @@ def _beside(atom: Atom, name: str) -> Dim | None:
             return beside if seen == 1 else None
         case _:
             return None
+
+
+def unrounded(value: Dim) -> Dim:
+    """The value without what a tiled extent rounds: 16 * ((n + 15) // 16) is no more than n + 15."""
+    const, parts = terms(value)
+    result: Dim = const
+    for factor, atom in parts:
+        match atom:
+            case FloorDiv(numerator, int() as by) if factor > 0 and factor % by == 0:
+                result = result + numerator * (factor // by)
+            case _:
+                result = result + of_atom(atom) * factor
+    return result
 
 
 def is_linear_in(value: Dim, name: str) -> bool:

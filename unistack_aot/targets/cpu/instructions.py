@@ -32,7 +32,9 @@ def instruction_for(
         return INTEGER, ""
     exact = operands == (bf16, bf16)
     narrow = exact or precision == "bf16"
-    able = [FMA, *(each for each in (DOT, AMX) if narrow and machine.can(str(each.needs)))]
+    able = [FMA]
+    if narrow:
+        able += [each for each in (DOT, AMX) if each.needs and machine.can(each.needs)]
     rates = {each: machine.rate(each.name, each.dtype.name) for each in able}
     best = max(able, key=lambda each: rates[each].value)
     if not narrow:

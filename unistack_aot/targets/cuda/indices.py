@@ -25,6 +25,7 @@ from unistack_aot.base.symbolic import (
     symbols,
     terms,
     text,
+    unrounded,
 )
 from unistack_aot.base.verdict import No
 from unistack_aot.ir.scalar import Index, postorder
@@ -190,20 +191,7 @@ def _magnitude(value: Dim, tops: Mapping[str, Dim | None]) -> Dim | None:
         if most is None:
             return None
         total = total + most * abs(factor)
-    return _unrounded(total)
-
-
-def _unrounded(value: Dim) -> Dim:
-    """The value without what a tiled extent rounds: 16 * ((n + 15) // 16) is no more than n + 15."""
-    total, parts = terms(value)
-    result: Dim = total
-    for factor, atom in parts:
-        match atom:
-            case FloorDiv(numerator, int() as by) if factor > 0 and factor % by == 0:
-                result = result + numerator * (factor // by)
-            case _:
-                result = result + of_atom(atom) * factor
-    return result
+    return unrounded(total)
 
 
 def _atom(atom: Atom, tops: Mapping[str, Dim | None]) -> Dim | None:
